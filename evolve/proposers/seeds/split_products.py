@@ -8,7 +8,8 @@ what follows it is computed.
 """
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbevolve.configs.templates import template
@@ -76,7 +77,7 @@ IN_CUDA = "EPILOGUES_IN_CUDA"
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
-#: Calls with a tunable of their own; later ones share the last, so that the search stays small.
+#: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
 
 
@@ -86,6 +87,16 @@ class _Replaceable:
 
     function: ast.Attribute
     templates: tuple[str, ...]
+    #: The sizes of its weights, [filters, channels, …] or [K, N]; () where they are not known.
+    weights: tuple[int, ...]
+
+    def kinds(self) -> Iterator[Hashable]:
+        """What it has in common with others, from much to little."""
+        one_by_one = all(size == 1 for size in self.weights[2:])
+        products = self.weights[:1] if len(self.weights) == 2 else self.weights[1:]  # of one result
+        yield self.templates, self.weights
+        yield self.templates, one_by_one, math.prod(products).bit_length() // 2
+        yield self.templates, one_by_one
 
     def choice(self, tunable: str) -> str:
         """What is called, in Python; the library's function for 0."""
@@ -113,7 +124,7 @@ def with_split_products(source: str) -> str | None:
     if not calls:
         return None
     calls.sort(key=lambda call: (call.function.lineno, call.function.col_offset))
-    tunables = [f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}" for number in range(len(calls))]
+    tunables = [f"PRODUCT_{number}" for number in _numbered(calls)]
     lines = source.encode().splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -147,6 +158,16 @@ def with_split_products(source: str) -> str | None:
     return text.decode()
 
 
+def _numbered(calls: Sequence[_Replaceable]) -> list[int]:
+    """The number of each call's tunable: its own, or that of its kind. A kind is as narrow as so few tunables allow."""
+    kinds: Sequence[Hashable] = range(len(calls))
+    for narrower in zip(*(call.kinds() for call in calls), strict=True):
+        if len(set(kinds)) > _MOST_TUNABLES:
+            kinds = narrower
+    order = list(dict.fromkeys(kinds))
+    return [min(order.index(kind), _MOST_TUNABLES - 1) for kind in kinds]
+
+
 def _sizes(tree: ast.AST) -> Mapping[str, tuple[int, ...]]:
     """The sizes of tensors that Inductor's code asserts, by the names of their variables."""
     found: dict[str, tuple[int, ...]] = {}
@@ -163,24 +184,32 @@ def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]]) -> _Replaceab
         case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
             ours = _CALLS[name][0]
             turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
-            return _Replaceable(function, _with_gathered(ours, given, sizes, turned))
+            weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
+            return _Replaceable(function, _with_gathered(ours, weights, turned), weights)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
             by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
+            weights = _sizes_of(given[-1], sizes) if given else ()
             if function.attr in _PRODUCTS and "out" in by_name:
-                return _Replaceable(function, (f"split_{function.attr}",))
+                return _Replaceable(function, (f"split_{function.attr}",), weights)
             if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
                 turned = by_name.get("transposed") == "True"
-                return _Replaceable(function, _with_gathered(_SPLIT, given, sizes, turned))
+                return _Replaceable(function, _with_gathered(_SPLIT, weights, turned), weights)
             if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
-                return _Replaceable(function, (_DIRECT,))
+                return _Replaceable(function, (_DIRECT,), weights)
     return None
 
 
-def _with_gathered(
-    ours: str, given: list[ast.expr], sizes: Mapping[str, tuple[int, ...]], transposed: bool
-) -> tuple[str, ...]:
+def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The sizes of a tensor that is an argument; () where the code does not show them."""
+    match argument:
+        case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[_, ast.Tuple() as shape, *_]):
+            found: tuple[int, ...] = ast.literal_eval(shape)
+            return found
+    return sizes.get(ast.unparse(argument), ())
+
+
+def _with_gathered(ours: str, filters: tuple[int, ...], transposed: bool) -> tuple[str, ...]:
     """The function of a template, and the one for few channels where filters are known to have no more."""
-    filters = sizes.get(ast.unparse(given[1]), ()) if len(given) > 1 else ()
     few = ours in _GATHERS and not transposed and len(filters) > 2 and filters[1] <= MOST_CHANNELS
     return (ours, _GATHERS[ours]) if few else (ours,)
 

@@ -1,6 +1,8 @@
 """Inductor's code gets a template's products in place of a library's, each with a tunable."""
 
 import ast
+import re
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
@@ -78,14 +80,62 @@ def test_each_product_is_the_templates_unless_its_tunable_says_otherwise() -> No
     assert torch.equal(split, run(CODE, Doubles()))
 
 
-def test_many_products_share_the_last_tunable() -> None:
+def test_of_many_products_those_that_are_alike_share_a_tunable() -> None:
     call = "        extern_kernels.mm(a, reinterpret_tensor(b, (5, 6), (1, 5), 0), out=buf0)\n"
     source = with_split_products(CODE.replace(call, 9 * call))
     assert source is not None
-    assert sum(one.name.startswith("PRODUCT") for one in declared(source)) == 6
+    assert [one.name for one in declared(source) if one.name.startswith("PRODUCT")] == ["PRODUCT_0", "PRODUCT_1"]
     doubles = Doubles()
-    run(with_values(source, {"PRODUCT_5": "0"}), doubles)
-    assert doubles.calls == 5 * ["mm"]
+    run(with_values(source, {"PRODUCT_0": "0"}), doubles)
+    assert doubles.calls == ["addmm"]
+
+
+def network(layers: list[tuple[int, ...]]) -> str:
+    """Code with a convolution or a product for each shape of weights."""
+    lines = ["from x import extern_kernels"]
+    for number, shape in enumerate(layers):
+        lines.append(f"assert_size_stride(w{number}, {shape}, None)")
+        if len(shape) == 2:
+            lines.append(f"extern_kernels.addmm(b, a, reinterpret_tensor(w{number}, {shape}, (1, 9), 0), out=c)")
+        else:
+            form = "stride=(1, 1), transposed=False, groups=1, bias=None"
+            lines.append(f"found = extern_kernels.convolution(a, w{number}, {form})")
+    return "\n".join(lines) + "\n"
+
+
+WIDTHS = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512]
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups"),
+    [
+        # Few calls have tunables of their own.
+        ([(4, 16, 3, 3)] * 3, [0, 1, 2]),
+        # VGG: the first layer is of few channels; then sums of similar lengths, and products.
+        (
+            [(64, 3, 3, 3), *((wide, before, 3, 3) for before, wide in pairwise(WIDTHS)), (25088, 4096), (4096, 4096)],
+            [0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 4],
+        ),
+        # A ResNet's bottlenecks: all of one tap share a tunable, whatever their widths.
+        (
+            [shape for wide in (8, 32, 128, 512) for shape in ((wide, 4 * wide, 1, 1), (wide, wide, 3, 3))]
+            + [(512, 9)],
+            None,
+        ),
+    ],
+    ids=["few", "vgg", "resnet"],
+)
+def test_layers_of_a_network_share_by_their_kind(layers: list[tuple[int, ...]], groups: list[int] | None) -> None:
+    source = with_split_products(network(layers))
+    assert source is not None
+    found = [int(number) for number in re.findall(r"\b(?:split_\w+) if PRODUCT_(\d)", source)]
+    assert len(found) == len(layers)
+    assert max(found) < 6
+    if groups is not None:
+        assert found == groups
+    for (one, at), (other, place) in combinations(zip(layers, found, strict=True), 2):
+        if at == place:
+            assert (len(one), set(one[2:])) == (len(other), set(other[2:])), "of one kind"
 
 
 @pytest.mark.parametrize("transposed", [False, True])
