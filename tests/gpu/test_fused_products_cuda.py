@@ -66,6 +66,7 @@ def result(fused: Fused, module: ModuleType, taken: list[Any]) -> Tensor:
         (Depthwise, [(3, 6, 91, 150)]),
         (Batched, [(3, 40, 96), (3, 96, 96)]),
         (Fresh, [(300, 8)]),
+        (lambda: nn.Sequential(nn.Conv2d(6, 16, 5, stride=2), nn.Conv2d(16, 16, 3, groups=4)), [(3, 6, 91, 90)]),
     ],
 )
 def test_it_computes_what_the_model_does(
