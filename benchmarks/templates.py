@@ -62,7 +62,7 @@ def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], C
     batch, heads, queries, keys, size, causal = ATTENTIONS[name]
     q, k, v = (torch.randn(batch, rows, heads, size, device="cuda").transpose(1, 2) for rows in (queries, keys, keys))
     mask = torch.ones(queries, keys, device="cuda", dtype=torch.bool).triu(1) if causal else None
-    options = (mask, None, size**-0.5, False)
+    options = (mask, None, size**-0.5, False, False)
     # A sample and a head: scores of fp64 are large.
     q1, k1, v1 = (one[:1, :1].double() for one in (q, k, v))
     truth = templates.attend_by_library(q1, k1.mT, v1, *options)

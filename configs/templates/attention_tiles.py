@@ -78,16 +78,16 @@ def attend_keys(slot, q1, q2, k1, k2, layout: gl.constexpr, BM: gl.constexpr, BN
 
 
 @gluon.jit
-def attend_write(out, row, T, DV, sum, norm, FIRST: gl.constexpr, WIDTH: gl.constexpr):
+def attend_write(out, row, o_row, T, DV, sum, norm, FIRST: gl.constexpr, WIDTH: gl.constexpr):
     dv = FIRST + gl.arange(0, WIDTH, layout=gl.SliceLayout(0, sum.type.layout))
     row = attend_along(row, sum)
-    gl.store(out + (row * DV)[:, None] + dv[None, :], sum / attend_along(norm, sum)[:, None],
+    gl.store(out + (row.to(gl.int64) * o_row)[:, None] + dv[None, :], sum / attend_along(norm, sum)[:, None],
              mask=(row < T)[:, None] & (dv < DV)[None, :])
 
 
 @gluon.jit
 def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T, S, SP, D, DV, q_batch, q_head, q_row,
-                 q_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, r_batch, r_head, plane, scale,
+                 q_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, r_batch, r_head, o_batch, o_head, o_row, plane, scale,
                  CAUSAL: gl.constexpr, HAS_MASK: gl.constexpr, HAS_BIAS: gl.constexpr, BM: gl.constexpr,
                  BN: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, V1: gl.constexpr, V2: gl.constexpr,
                  STAGES: gl.constexpr):
@@ -193,7 +193,7 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
                 sum2 = attend_values(wh, wl, v2h, v2l, sum2, worth, unweigh)
             gl.thread_barrier()
             attend_fetch(next_start, slot, v_bars, later < count, of_head, v1, v2, v1_slots, v2_slots, BN, V1, V2)
-    to = out + head_of_all.to(gl.int64) * T * DV
-    attend_write(to, row, T, DV, sum1, norm, 0, V1)
+    to = out + batch * o_batch + head * o_head
+    attend_write(to, row, o_row, T, DV, sum1, norm, 0, V1)
     if V2 > 0:
-        attend_write(to, row, T, DV, sum2, norm, V1, V2)
+        attend_write(to, row, o_row, T, DV, sum2, norm, V1, V2)

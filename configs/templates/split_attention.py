@@ -6,8 +6,8 @@ ATTEND_REGISTERS = 168  # tune: 168, 255
 
 @triton.jit
 def attend_exactly(bad, q, k, v, mask, bias, out, heads, T, S, D, DV, q_batch, q_head, q_row, q_d, k_batch, k_head, k_row,
-                   k_d, v_batch, v_head, v_row, v_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, scale,
-                   CAUSAL: tl.constexpr, HAS_MASK: tl.constexpr, HAS_BIAS: tl.constexpr, BD: tl.constexpr,
+                   k_d, v_batch, v_head, v_row, v_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, o_batch,
+                   o_head, o_row, scale, CAUSAL: tl.constexpr, HAS_MASK: tl.constexpr, HAS_BIAS: tl.constexpr, BD: tl.constexpr,
                    BV: tl.constexpr):
     # Heads whose keys or values are not all finite, again, without pairs: an infinity times hi and times lo may have both
     # signs. Masked keys are visited, because zero times infinity is NaN.
@@ -32,7 +32,8 @@ def attend_exactly(bad, q, k, v, mask, bias, out, heads, T, S, D, DV, q_batch, q
             z = tl.load(v + batch * v_batch + head * v_head + key.to(tl.int64)[:, None] * v_row + dv[None, :] * v_d,
                         mask=(key < S)[:, None] & (dv < DV)[None, :], other=0.0)
             total = total * worth[:, None] + tl.dot(p, z, input_precision="ieee")
-        tl.store(out + (head_of_all * T + row)[:, None] * DV + dv[None, :], total / norm[:, None],
+        to = out + batch * o_batch + head * o_head + (row.to(tl.int64) * o_row)[:, None]
+        tl.store(to + dv[None, :], total / norm[:, None],
                  mask=(row < T)[:, None] & (dv < DV)[None, :])
 
 
@@ -51,11 +52,12 @@ class SplitAttention:
     """What place, sizes and strides decide of an attention."""
 
     def __init__(self, place, q_shape, q_strides, k_shape, k_strides, v_shape, v_strides, m_strides, b_strides, scale,
-                 causal):
+                 causal, turned):
         (B, H, T, D), S, DV = q_shape, k_shape[2], v_shape[3]
         SP = triton.cdiv(S, ATTEND_N) * ATTEND_N
         (D1, D2), (V1, V2) = attend_widths(D), attend_widths(DV)
-        self.heads, self.out_shape = B * H, (B, H, T, DV)
+        self.heads, self.out_shape = B * H, (B, T, H, DV) if turned else (B, H, T, DV)
+        o_strides = (T * H * DV, DV, H * DV) if turned else (H * T * DV, T * DV, DV)
         planes = (B * H * SP * (D1 + D2), B * H * SP * (V1 + V2), B * H * SP)
         programs, blocks = B * H * triton.cdiv(SP, 32), triton.cdiv(T, ATTEND_M)
         self.pairs = PlannedLaunch(
@@ -71,12 +73,12 @@ class SplitAttention:
         self.ranges = PlannedLaunch(attend_ranges, (blocks, *own), (T, S, *m_strides), BM=ATTEND_M, BN=ATTEND_N)
         self.tiles = PlannedLaunch(
             attend_tiles, (blocks, B * H),
-            (H, T, S, SP, D, DV, *q_strides, *m_strides, *b_strides, *r_strides, B * H * SP, scale), **has, BM=ATTEND_M,
+            (H, T, S, SP, D, DV, *q_strides, *m_strides, *b_strides, *r_strides, *o_strides, B * H * SP, scale), **has, BM=ATTEND_M,
             BN=ATTEND_N, D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16,
             maxnreg=ATTEND_REGISTERS)
         self.exactly = PlannedLaunch(
             attend_exactly, (triton.cdiv(T, 16), B * H),
-            (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, scale), **has,
+            (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, *o_strides, scale), **has,
             BD=triton.next_power_of_2(max(D, 16)), BV=triton.next_power_of_2(max(DV, 16)))
         # Pairs as TMA sees them.
         self.views = [((2 * B * H * SP, D1 + D2), (D1 + D2, 1), (2 * ATTEND_N, width)) for width in (D1, D2 or D1)]
@@ -104,10 +106,11 @@ class SplitAttention:
 split_attention_of = functools.lru_cache(maxsize=None)(SplitAttention)
 
 
-def split_attention(q, kt, v, mask, bias, scale, causal):
+def split_attention(q, kt, v, mask, bias, scale, causal, turned):
     """softmax(scale q kt + bias) v for fp32 q [..., T, D], kt [..., D, S], v [..., S, DV] of any strides.
 
-    `mask` (bool) is true where a key is not seen; `bias` is added to the scores.
+    `mask` (bool) is true where a key is not seen; `bias` is added to the scores. Results are [..., T, DV], and with `turned`
+    [batch, T, heads, DV].
     """
     shape = (*q.shape[:-1], v.shape[-1])
     q, k, v = (x if x.dim() == 4 else x[None] for x in (q, kt.mT, v))
@@ -115,11 +118,12 @@ def split_attention(q, kt, v, mask, bias, scale, causal):
     mask = None if mask is None else mask.view(torch.uint8)
     found = split_attention_of(
         place_of(q, k, v, mask, bias), q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(),
-        attend_strides(mask, scores), attend_strides(bias, scores), scale, causal)
-    return found(q, k, v, mask, bias).view(shape)
+        attend_strides(mask, scores), attend_strides(bias, scores), scale, causal, turned)
+    out = found(q, k, v, mask, bias)
+    return out if turned else out.view(shape)
 
 
-def attend_by_library(q, kt, v, mask, bias, scale, causal):
+def attend_by_library(q, kt, v, mask, bias, scale, causal, turned):
     scores = q @ kt * scale
     if bias is not None:
         scores = scores + bias
@@ -127,4 +131,5 @@ def attend_by_library(q, kt, v, mask, bias, scale, causal):
         mask = torch.ones(scores.shape[-2:], device=q.device, dtype=torch.bool).triu(1)
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
-    return torch.softmax(scores, dim=-1) @ v
+    out = torch.softmax(scores, dim=-1) @ v
+    return out.transpose(1, 2).contiguous() if turned else out

@@ -86,11 +86,13 @@ def split_small(s, hi_ptr, small_ptr, to, high_to, low_to, kept):
 @triton.jit
 def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_batch, s_row, s_k, d_batch, d_row,
               BK: tl.constexpr, CHUNK: tl.constexpr, HIGH: tl.constexpr):
-    # A whole row: first its largest magnitude, then hi and lo, while the row is still in a cache.
+    # A whole row: first its largest magnitude, then hi and lo, while the row is still in registers or in a cache.
     row, batch = pid % R, (pid // R).to(tl.int64)
     from_row = src + batch * s_batch + row.to(tl.int64) * s_row
-    best = tl.zeros((BK,), dtype=tl.float32)
-    for start in range(0, K, BK):
+    k = tl.arange(0, BK)
+    v = tl.load(from_row + k.to(tl.int64) * s_k, mask=k < K, other=0.0)
+    best = tl.where(tl.abs(v) < float("inf"), tl.abs(v), 0.0)
+    for start in range(BK, K, BK):
         k = start + tl.arange(0, BK)
         size = tl.abs(tl.load(from_row + k.to(tl.int64) * s_k, mask=k < K, other=0.0))
         best = tl.maximum(best, tl.where(size < float("inf"), size, 0.0))
@@ -100,7 +102,8 @@ def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_ba
     to = batch * d_batch + row.to(tl.int64) * d_row
     for start in range(0, KP, BK):
         k = start + tl.arange(0, BK)
-        v = tl.load(from_row + k.to(tl.int64) * s_k, mask=k < K, other=0.0)
+        if start > 0:
+            v = tl.load(from_row + k.to(tl.int64) * s_k, mask=k < K, other=0.0)
         finite = tl.abs(v) < float("inf")
         split_list(~finite, (batch * R + row) * K + k, count_ptr, list_ptr)
         s = tl.where(finite, v, 0.0) * power
@@ -196,7 +199,8 @@ def split_shape(shape, strides, kp, turned):
     batch, rows, K = shape
     if strides[2] <= strides[1]:
         whole = K >= 512 and batch * rows >= 512  # enough rows for the device, and long ones
-        return True, (1, 2048) if whole else (32, SPLIT_K), (batch, rows, kp)
+        tile = (1, min(2048, triton.next_power_of_2(kp))) if whole else (32, SPLIT_K)
+        return True, tile, (batch, rows, kp)
     if turned:
         return True, (64, 32), (batch, rows, kp)
     return False, (64, 32), (batch, kp, triton.cdiv(rows, 8) * 8)

@@ -62,9 +62,13 @@ def operands(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
 
 def compare(split: Any, q: Tensor, kt: Tensor, v: Tensor, mask: Any, bias: Any, causal: bool) -> None:
     """Each row of finite numbers is as accurate as torch's in fp32; what is not finite is the same."""
-    found = split.split_attention(q, kt, v, mask, bias, 0.2, causal)
+    found = split.split_attention(q, kt, v, mask, bias, 0.2, causal, False)
     wide = None if bias is None else bias.double()
-    truth = split.attend_by_library(q.double(), kt.double(), v.double(), mask, wide, 0.2, causal)
+    truth = split.attend_by_library(q.double(), kt.double(), v.double(), mask, wide, 0.2, causal, False)
+    if q.dim() == 4:
+        turned = split.split_attention(q, kt, v, mask, bias, 0.2, causal, True)
+        assert turned.is_contiguous()
+        assert torch.equal(turned.transpose(1, 2), found) or not found.isfinite().all()
     assert torch.equal(found.isnan(), truth.isnan())
     assert torch.equal(found.isposinf(), truth.isposinf())
     kept = truth.isfinite()

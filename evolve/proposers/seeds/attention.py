@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from kbevolve.evolve.proposers.seeds.aten import aten_graph, tensor_of
 
-_SCHEMA = "(Tensor q, Tensor kt, Tensor v, Tensor? mask, Tensor? bias, float scale, bool causal) -> Tensor"
+_SCHEMA = "(Tensor q, Tensor kt, Tensor v, Tensor? mask, Tensor? bias, float scale, bool causal, bool turned) -> Tensor"
 #: Numbers of a row of q or v that fit into a tile.
 _ROW = range(8, 129)
 _aten = torch.ops.aten
@@ -64,8 +64,10 @@ def _define() -> None:
         return
     torch.library.define("kbevolve::attention", _SCHEMA, tags=(torch.Tag.flexible_layout,))
 
-    def shape(q: torch.Tensor, kt: torch.Tensor, v: torch.Tensor, *_: object) -> torch.Tensor:
-        return q.new_empty((*q.shape[:-1], v.shape[-1]))
+    def shape(q: torch.Tensor, kt: torch.Tensor, v: torch.Tensor, *rest: object) -> torch.Tensor:
+        *batch, heads, rows, _ = q.shape
+        turned = bool(rest[-1])
+        return q.new_empty((*batch, rows, heads, v.shape[-1]) if turned else (*q.shape[:-1], v.shape[-1]))
 
     torch.library.register_fake("kbevolve::attention", shape)
 
@@ -172,13 +174,35 @@ def _expands(one: torch.Tensor, shape: tuple[int, ...]) -> bool:
 
 def _replace(node: Node, found: _Attention) -> None:
     graph, mask, kt = node.graph, found.mask, found.kt
+    turned = _turned(node)
+    place = turned or node
     with graph.inserting_before(node):
         if found.k is not None:
             kt = graph.call_function(_aten.transpose.int, (found.k, -2, -1))
         if mask is not None and found.seen:
             mask = graph.call_function(_aten.logical_not.default, (mask,))
         q = found.q if found.factor is None else graph.call_function(_aten.mul.Tensor, (found.q, found.factor))
-        arguments = (q, kt, found.v, mask, found.bias, float(found.scale), found.causal)
+        arguments = (q, kt, found.v, mask, found.bias, float(found.scale), found.causal, turned is not None)
         ours = graph.call_function(torch.ops.kbevolve.attention.default, arguments)
-    ours.meta["val"] = tensor_of(node)
-    node.replace_all_uses_with(ours)
+    ours.meta["val"] = tensor_of(place).contiguous()
+    place.replace_all_uses_with(ours)
+
+
+def _turned(node: Node) -> Node | None:
+    """What puts the heads of a result side by side, row by row, as the next layer reads them; None for nothing.
+
+    A kernel can write them so, which saves a pass over the result.
+    """
+    match [(one.target, *one.args[1:]) for one in node.users]:
+        case [(_aten.transpose.int, 1 | -3, 2 | -2) | (_aten.transpose.int, 2 | -2, 1 | -3)]:
+            pass
+        case [(_aten.permute.default, [0, 2, 1, 3])]:
+            pass
+        case _:
+            return None
+    (place,) = node.users
+    if tensor_of(node).dim() != 4:
+        return None
+    (copy, *others) = place.users
+    copies = copy.target in (_aten.clone.default, _aten.contiguous.default) and tensor_of(copy).is_contiguous()
+    return copy if copies and not others else place

@@ -21,15 +21,18 @@ BIAS = torch.randn(3, 12, 12, generator=torch.Generator().manual_seed(1))
 
 @pytest.fixture
 def calls() -> Iterator[list[tuple[Any, ...]]]:
-    """The mask, bias, scale and causal of each call of the operator, which is defined by torch here."""
+    """The mask, bias, scale, causal and turned of each call of the operator, which is defined by torch here."""
     noted: list[tuple[Any, ...]] = []
 
-    def attention(q: Tensor, kt: Tensor, v: Tensor, mask: Any, bias: Any, scale: float, causal: bool) -> Tensor:
-        noted.append((mask is not None, bias is not None, round(scale, 4), causal))
+    def attention(
+        q: Tensor, kt: Tensor, v: Tensor, mask: Any, bias: Any, scale: float, causal: bool, turned: bool
+    ) -> Tensor:
+        noted.append((mask is not None, bias is not None, round(scale, 4), causal, turned))
         scores = q @ kt * scale + (0 if bias is None else bias)
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), dim=-1) @ v
+        out = torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), dim=-1) @ v
+        return out.transpose(1, 2).contiguous() if turned else out
 
     library = torch.library.Library("kbevolve", "FRAGMENT")
     with_attention(torch.fx.symbolic_trace(nn.Identity()), [torch.zeros(1)])  # defines the operator
@@ -72,6 +75,28 @@ def batches(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.bmm(torch.softmax(torch.bmm(q[0], k[0].mT), 2), v[0])
 
 
+def side_by_side(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return whole(q, k, v).transpose(1, 2).contiguous().view(2, 12, 48) * 2
+
+
+def permuted(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return whole(q, k, v).permute(0, 2, 1, 3).reshape(24, 48)
+
+
+def also_alone(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    found = whole(q, k, v).transpose(-2, 1)
+    return found.contiguous().add_(1).view(2, 12, 48) + found.flatten(2)
+
+
+def both_ways(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    found = whole(q, k, v)
+    return found.transpose(1, 2).contiguous() + found.sum()
+
+
+def other_axes(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return whole(q, k, v).transpose(1, 3).contiguous()
+
+
 HEADS = nn.MultiheadAttention(48, 3).eval()
 
 
@@ -104,15 +129,20 @@ def inputs_of(size: int = 16, dtype: torch.dtype = torch.float32) -> list[Tensor
 @pytest.mark.parametrize(
     ("function", "noted"),
     [
-        (written_out, (True, False, 0.25, False)),
-        (shifted, (False, True, 0.5, False)),
-        (cosines, (False, True, 1.0, False)),
-        (whole, (False, False, 0.25, False)),
-        (seen, (True, False, 0.5, False)),
-        (biased, (False, True, 0.25, False)),
-        (causal, (False, False, 0.25, True)),
-        (batches, (False, False, 1.0, False)),
-        (heads, (False, False, 1.0, False)),
+        (written_out, (True, False, 0.25, False, False)),
+        (shifted, (False, True, 0.5, False, False)),
+        (cosines, (False, True, 1.0, False, False)),
+        (whole, (False, False, 0.25, False, False)),
+        (seen, (True, False, 0.5, False, False)),
+        (biased, (False, True, 0.25, False, False)),
+        (causal, (False, False, 0.25, True, False)),
+        (side_by_side, (False, False, 0.25, False, True)),
+        (permuted, (False, False, 0.25, False, True)),
+        (also_alone, (False, False, 0.25, False, True)),
+        (both_ways, (False, False, 0.25, False, False)),
+        (other_axes, (False, False, 0.25, False, False)),
+        (batches, (False, False, 1.0, False, False)),
+        (heads, (False, False, 1.0, False, False)),
     ],
 )
 def test_it_is_found_and_computes_the_same(

@@ -185,11 +185,14 @@ def test_a_convolution_in_groups_adds_up_its_taps() -> None:
 
 
 def test_an_attention_never_writes_its_scores() -> None:
-    call = "torch.ops.kbevolve.attention.default(q, kt, v, None, None, 0.25, False)"
+    call = "torch.ops.kbevolve.attention.default(q, kt, v, None, None, 0.25, False, False)"
     source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
     assert source is not None
     ast.parse(source)
-    assert "found = (split_attention if PRODUCT_0 else attend_by_library)(q, kt, v, None, None, 0.25, False)" in source
+    assert (
+        "found = (split_attention if PRODUCT_0 else attend_by_library)(q, kt, v, None, None, 0.25, False, False)"
+        in source
+    )
     for name in ("attention_pairs", "attention_tiles", "split_attention"):
         assert template(name) in source
     assert template("split_pairs") not in source
