@@ -96,7 +96,7 @@ def test_what_only_an_elementwise_tolerance_accepts_is_judged(forward: str, word
 
 
 def test_a_problem_that_other_weights_bring_to_life_is_judged_with_them() -> None:
-    # Seven standard deviations of what the declared weights give: with 3, five of them, one secret draw in many was alive.
+    # Seven standard deviations of what the declared weights give. With 3, five of them, a secret draw was alive once.
     card = inspect(problem("return torch.relu(self.linear(x) - 4)"))
     assert set(card.flags) == {"scaled-weights", "low-signal"}
     assert "times 2.45" in card.flags["scaled-weights"]
