@@ -87,10 +87,10 @@ def attend_write(out, row, o_row, T, DV, sum, norm, FIRST: gl.constexpr, WIDTH: 
 
 @gluon.jit
 def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T, S, SP, D, DV, q_batch, q_head, q_row,
-                 q_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, r_batch, r_head, o_batch, o_head, o_row, plane, scale,
-                 CAUSAL: gl.constexpr, HAS_MASK: gl.constexpr, HAS_BIAS: gl.constexpr, BM: gl.constexpr,
-                 BN: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, V1: gl.constexpr, V2: gl.constexpr,
-                 STAGES: gl.constexpr):
+                 q_d, m_batch, m_head, m_row, m_key, b_batch, b_head, b_row, b_key, r_batch, r_head, o_batch, o_head,
+                 o_row, plane, scale, CAUSAL: gl.constexpr, HAS_MASK: gl.constexpr, HAS_BIAS: gl.constexpr,
+                 BM: gl.constexpr, BN: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, V1: gl.constexpr,
+                 V2: gl.constexpr, STAGES: gl.constexpr):
     # The last tiles of rows first: with a causal mask they have most keys.
     WARPS: gl.constexpr = BM // 16
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BN, 16])

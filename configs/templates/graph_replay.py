@@ -4,7 +4,7 @@ REPLAYED = 0  # tune: 0, 1
 class Replay:
     """Calls of a function on the GPU as one launch: a CUDA graph has what it launches, for each place of its tensors.
 
-    The first call at some place is made as it is, the second is recorded, and the others are replayed.
+    The first call at some place is made as it is. The second is recorded, and replayed as those that follow it.
     """
 
     def __init__(self, function):
