@@ -31,6 +31,7 @@ COMPARED = 2
 PRODUCTS = {
     "4096": (4096, 4096, 4096, True, False),
     "linear": (1024, 8192, 8192, True, True),
+    "layer": (65536, 2304, 768, True, True),
     "tall": (32768, 32768, 64, True, False),
     "both turned": (2048, 4096, 8192, False, False),
 }
