@@ -1,12 +1,13 @@
 """`kbevolve verify`: kernels are measured again, the evaluations are added, and the exit code says whether all held."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbevolve.archive.parts import grouped
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
@@ -126,6 +127,20 @@ def test_an_interval_must_reach_the_old_one(verify: Any, judge: Any, share: floa
     """The old interval is 3 % wide to each side, the new one 1 %; half a percent is noise between processes."""
     judge.share = share
     assert verify().code == (0 if holds else 1)
+
+
+@pytest.mark.parametrize(("card", "holds"), [("host/first", False), ("host/second", True), ("", False)])
+def test_another_card_of_the_model_may_be_two_percent_slower(
+    judge: Any, small_archive: Any, card: str, holds: bool
+) -> None:
+    kernel = small_archive.evaluations[small_archive.best].kernel
+    with Archive(small_archive.path) as archive:
+        claim = verification.claim_of(archive, archive.kernels.get(kernel), small_archive.run, judge.device)
+    assert claim.then is not None
+    claim = replace(claim, then=changed(claim.then, device_instance="host/first"))
+    judge.share = 0.955
+    now = changed(judge.evaluate(small_archive.problem, claim.kernel), device_instance=card)
+    assert (not verification.doubt(claim, now, 0.005)) == holds
 
 
 def test_on_another_device_it_must_not_be_slower_than_eager(verify: Any, judge: Any, small_archive: Any) -> None:
