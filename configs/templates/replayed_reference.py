@@ -1,5 +1,5 @@
 class ModelNew(Reference):
-    """The reference, whose launches are replayed as one."""
+    """The reference, whose launches can be replayed as one."""
 
     @torch.no_grad()
     def forward(self, *inputs):

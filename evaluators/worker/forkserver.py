@@ -36,8 +36,7 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
         device: "cpu" or "cuda:0".
     """
     adopt_orphans()
-    with _driver_uncalled(device):
-        _import_all(device)
+    _import_all(device)
     seccomp.prepare(sockets=device != "cpu")
     _share_memory()
     connection = socket.socket(fileno=socket_fd)
@@ -73,7 +72,7 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
         if not has_inductor:
             # The first worker has the reference, for which all kernels wait. It does not need Inductor.
             has_inductor = True
-            with _driver_uncalled(device), contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # then each of its kernels imports it, or fails with this message
                 _import_inductor()
             _share_memory()
 
@@ -102,24 +101,27 @@ def _share_memory() -> None:
 
 def _import_all(device: str) -> None:
     """Import what most workers need."""
+    with _driver_uncalled(device):
+        import torch.utils.cpp_extension  # noqa: F401
 
-    import kbevolve.evaluators.worker.service  # noqa: F401
+        import kbevolve.evaluators.worker.service  # noqa: F401
 
-    if device != "cpu":
-        with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
-            import triton.language  # noqa: F401
-            from triton.backends.nvidia.driver import library_dirs
+        if device != "cpu":
+            with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
+                import triton.language  # noqa: F401
+                from triton.backends.nvidia.driver import library_dirs
 
-            library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
+                library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
 
 
 def _import_inductor() -> None:
     """Import what files from torch.compile need: two seconds and more, which each of their workers would take."""
     os.environ["TORCH_WARM_POOL"] = "0"  # or it starts processes that compile
     try:
-        import torch._inductor.async_compile
-        import torch._inductor.runtime.triton_heuristics
-        import torch._inductor.select_algorithm  # noqa: F401
+        with _driver_uncalled("cuda"):
+            import torch._inductor.async_compile
+            import torch._inductor.runtime.triton_heuristics
+            import torch._inductor.select_algorithm  # noqa: F401
     finally:
         del os.environ["TORCH_WARM_POOL"]
 

@@ -84,7 +84,7 @@ def inductor_starts(
         A function that waits for the kernels. None when none is wanted, or they are among `starts` already.
     """
     settings = context.settings
-    known = any(start.note == INDUCTOR for island in starts for start in island)
+    known = any(start.note in (INDUCTOR, REPLAYED) for island in starts for start in island)
     if known or not settings.inductor_seed or _is_over(context):
         yield None
         return

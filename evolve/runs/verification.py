@@ -17,8 +17,8 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.evaluator import Evaluator
 
-#: The share by which a speedup may be lower on another card of the same model. Those of ten kernels on three H200s
-#: differed by up to 1.7 % (examples/kernels, 2026-11-27).
+#: The share by which a speedup may be lower on another host or card of the same model. Those of ten kernels on three
+#: H200s differed by up to 1.7 % (examples/kernels, 2026-11-27).
 _BETWEEN_CARDS = 0.02
 
 
@@ -144,6 +144,7 @@ def doubt(claim: Claim, now: Evaluation, tie: float) -> str:
 
 
 def _on_another_card(claim: Claim, now: Evaluation) -> bool:
+    """Whether host or number of the device differ, as far as both are known."""
     cards = {one.execution.device_instance for one in (claim.then, now) if one is not None}
     return len(cards) == 2 and "" not in cards
 

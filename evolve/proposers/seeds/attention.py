@@ -203,6 +203,9 @@ def _turned(node: Node) -> Node | None:
     (place,) = node.users
     if tensor_of(node).dim() != 4:
         return None
-    (copy, *others) = place.users
-    copies = copy.target in (_aten.clone.default, _aten.contiguous.default) and tensor_of(copy).is_contiguous()
-    return copy if copies and not others else place
+    copies = [
+        one
+        for one in place.users
+        if one.target in (_aten.clone.default, _aten.contiguous.default) and tensor_of(one).is_contiguous()
+    ]
+    return copies[0] if copies and len(place.users) == 1 else place

@@ -190,11 +190,12 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     _check_signature(found)
     generated = pruned(found.code)
     future, model_new = without_head(as_model_new(reference))
-    own, call = generated, f"call([{', '.join(found.arguments)}])"
+    own, arguments = generated, f"[{', '.join(found.arguments)}]"
+    call = f"call({arguments})"
     if _ON_GPU in generated and len(_LAUNCH.findall(generated)) >= _MANY_LAUNCHES:
         own += f"\n\n{template('graph_replay')}\n\nreplay = Replay(call)\n"
         inputs = [one for one in found.arguments if not one.startswith("self.")]
-        call = f"replay({', '.join((call.removeprefix('call(').removesuffix(')'), *inputs))})"
+        call = f"replay({', '.join((arguments, *inputs))})"
     clash = defined(found.before + own) & defined(model_new)
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")

@@ -1,6 +1,6 @@
-"""The reference as a starting kernel whose launches are one: for models that torch.compile makes no file of.
+"""The reference as a starting kernel whose launches can be one: for models that torch.compile makes no file of.
 
-Such models are recurrent ones, whose library call has many small launches, and those that change with their data.
+Such models are recurrent ones, whose library call has many small launches.
 """
 
 from kbevolve.configs.reference import as_class, without_head

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,8 @@ from kbevolve.evaluators.sandbox import bubblewrap, directories, launch, process
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock
-from kbevolve.evaluators.worker.channel import Channel
 from tests.evaluators.sandbox.run_in_worker import KERNEL, run_in_worker
+from tests.evaluators.sandbox.serving import serving
 
 CPU = find_device("cpu")
 #: Seconds after which a test gives up waiting.
@@ -171,42 +170,6 @@ def test_a_killed_worker_leaves_nothing(fork_server: ForkServer) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_first_worker_of_a_gpu_waits_for_no_inductor() -> None:
-    code = (
-        "import os, sys\n"
-        "from kbevolve.evaluators.worker import forkserver\n"
-        "found = []\n"
-        "forkserver._import_all, forkserver._import_inductor = (lambda device: None), lambda: found.append(1)\n"
-        "forkserver._begin = lambda *_: {}\n"
-        "forkserver.serve_forks(int(sys.argv[1]), device='cuda:0')\n"
-        "os._exit(len(found))\n"  # a worker
-    )
-    with _serving(code) as channel:
-        for has_inductor in (0, 1, 1):
-            channel.send({"fork": {}}, (0, 0))
-            pid = channel.receive()[0]["forked"]
-            channel.send({"wait": pid})
-            assert channel.receive()[0] == {"code": has_inductor}
-
-
-@contextmanager
-def _serving(code: str) -> Iterator[Channel]:
-    """A server that this code starts, ready; it ends with its connection."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        channel = Channel(ours)
-        ours.settimeout(60)
-        serving = subprocess.Popen(
-            [sys.executable, "-c", code, str(theirs.fileno())],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            pass_fds=(theirs.fileno(),),
-        )
-        theirs.close()
-        assert channel.receive()[0] == {"ok": True}
-        yield channel
-    assert serving.wait(10) == 0, "it ends when the judge closes the connection"
-
-
 def test_a_fork_that_fails_ends_neither_server_nor_workers(
     fork_server: ForkServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +181,7 @@ def test_a_fork_that_fails_ends_neither_server_nor_workers(
         "os.fork, forkserver._import_all = fork, lambda device: None\n"
         "forkserver.serve_forks(int(sys.argv[1]), device='cpu')\n"
     )
-    with _serving(code) as channel:
+    with serving(code) as channel:
         for _ in range(2):
             channel.send({"fork": {}}, (0, 0))
             answer = channel.receive()[0]
@@ -288,22 +251,6 @@ def test_many_workers_at_once(fork_server: ForkServer) -> None:
 
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(serve, range(12))) == [str(number) for number in range(12)]
-
-
-@pytest.mark.slow
-def test_imports_of_the_fork_server_call_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys, torch\n"
-        "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was called')\n"
-        "from kbevolve.evaluators.worker.forkserver import _import_all\n"
-        "before = torch.cuda.is_available\n"
-        "_import_all('cuda:0')\n"
-        "assert torch.cuda.is_available is before\n"
-        "assert 'torch.utils.cpp_extension' in sys.modules\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "CUDA_HOME": "/usr/local/cuda"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

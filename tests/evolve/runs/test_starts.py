@@ -62,13 +62,15 @@ def test_nothing_is_said_when_the_session_ended_it(context: RunContext) -> None:
     assert not said
 
 
-@pytest.mark.parametrize("case", ["not wanted", "recorded", "generation 0 is over"])
+@pytest.mark.parametrize("case", ["not wanted", "recorded", "recorded in its place", "generation 0 is over"])
 def test_it_is_not_generated_without_need(case: str, context: RunContext) -> None:
     starts: list[Any] = []
     if case == "not wanted":
         context = replace(context, settings=context.settings.model_copy(update={"inductor_seed": False}))
     elif case == "recorded":
         starts = [[StartingKernel(kernel=kernel(), note=INDUCTOR)]]
+    elif case == "recorded in its place":
+        starts = [[StartingKernel(kernel=kernel(), note=REPLAYED)]]
     else:
         context.archive.add_generation_end(context.run.id, 0)
         context = context_of(context.archive, context.run, context.device, context.settings)
