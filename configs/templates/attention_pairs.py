@@ -120,6 +120,6 @@ def attend_weights(s, largest, top):
 
 @triton.jit
 def attend_scaled_weights(s, scale, largest, top):
-    # The same for scores that have yet to be multiplied by a number, at least 0, for each row.
+    # The same for scores that have yet to be multiplied by a power of two for each row.
     now, base = attend_base(largest * scale, top)
     return tl.exp2(s * scale[:, None] - base[:, None]), now, tl.exp2(top - base)

@@ -157,15 +157,16 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
     norm = gl.full([BM], 0.0, gl.float32, gl.SliceLayout(1, layout))
     sum1 = gl.zeros([BM, V1], gl.float32, layout1)
     sum2 = gl.zeros([BM, max(V2, 16)], gl.float32, layout2)
-    # Scores are logarithms to base 2.
-    scale_q = inverse_q * 1.4426950408889634
+    # Scores are logarithms to base 2. Of their factors, only a power of two is multiplied in last: that product is exact,
+    # so one instruction that multiplies and subtracts the largest score gives zero for it, however large it is.
+    scale_k = scale * 1.4426950408889634
     for part in gl.static_range(2):
         for number in range(opened * part, count if part else opened):
             slot, phase, later = number % STAGES, (number // STAGES) & 1, number + STAGES
             start = attend_start(number, opened, before, first, open_first, open_last, BN)
             next_start = attend_start(later, opened, before, first, open_first, open_last, BN)
             key = start + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
-            inverse_k, inverse_v = gl.load(inverse_at + key) * scale, gl.load(inverse_at + plane + key)
+            inverse_k, inverse_v = gl.load(inverse_at + key) * scale_k, gl.load(inverse_at + plane + key)
             mbarrier.wait(k_bars.index(slot), phase)
             s = attend_keys(slot, q1_slots, q2_slots, k1_slots, k2_slots, layout, BM, BN, D2)
             s = warpgroup_mma_wait(0, deps=[s]) * inverse_k[None, :]
@@ -173,9 +174,9 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
             attend_fetch(next_start, slot, k_bars, later < count, of_head, k1, k2, k1_slots, k2_slots, BN, D1, D2)
             if part == 0 and not HAS_BIAS:
                 # Each row sees each key.
-                p, top, worth = attend_scaled_weights(s, scale_q, gl.max(s, axis=1), top)
+                p, top, worth = attend_scaled_weights(s, inverse_q, gl.max(s, axis=1), top)
             else:
-                s = attend_scores(s * scale_q[:, None], row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key,
+                s = attend_scores(s * inverse_q[:, None], row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key,
                                 CAUSAL and part > 0, HAS_MASK and part > 0, HAS_BIAS)
                 p, top, worth = attend_weights(s, gl.max(s, axis=1), top)
             norm = norm * worth + gl.sum(p, axis=1)

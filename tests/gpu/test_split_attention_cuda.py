@@ -102,6 +102,16 @@ def test_a_large_value_costs_no_row_that_does_not_see_it_its_accuracy(split: Any
     compare(split, q, kt, v, None, None, True)
 
 
+@pytest.mark.parametrize("size", [2.0**20, 2.0**30, 2.0**40])
+def test_rows_with_large_scores_are_right(split: Any, size: float) -> None:
+    # Rounding of such scores is a larger number than those that an exponential to base 2 takes.
+    q, kt, v = operands((1, 2, 300, 300, 96, 96))
+    q[:, :, 250] *= size
+    kt[:, :, :, 20] *= size
+    compare(split, q, kt, v, None, None, True)
+    compare(split, q, kt, v, None, None, False)
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("causal", [False, True])
 def test_what_is_not_finite_goes_where_torchs_goes(split: Any, value: float, causal: bool) -> None:
