@@ -84,7 +84,9 @@ def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
     )
     for name, (batch, heads, queries, keys, size, causal) in ATTENTIONS.items():
         q, k = torch.empty(batch, heads, queries, size), torch.empty(batch, heads, keys, size)
-        found[name] = lambda q=q, k=k, causal=causal: templates.split_attention(q, k.mT, k, None, None, 0.1, causal, False)
+        found[name] = lambda q=q, k=k, causal=causal: templates.split_attention(
+            q, k.mT, k, None, None, 0.1, causal, False
+        )
     return found
 
 

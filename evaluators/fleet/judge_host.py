@@ -24,6 +24,7 @@ from kbevolve.evaluators.device.devices import Device, find_device
 
 if TYPE_CHECKING:
     from kbevolve.evaluators.judging.judge import Judge
+    from kbevolve.evaluators.sandbox.forkserver import ForkServer
 
 #: The class of the judges, as "module:Class". Tests and simulations name another one with the same methods.
 JUDGE = "kbevolve.evaluators.judging.judge:Judge"
@@ -168,13 +169,24 @@ class JudgeHost:
             self._judge.close()
 
 
-def make_judge(device: Device, settings: EvaluationSettings, work: WorkSettings, judge: str = JUDGE) -> "Judge":
-    """A judge of the class that `judge` names, in this process. Imports torch."""
+def make_judge(
+    device: Device,
+    settings: EvaluationSettings,
+    work: WorkSettings,
+    judge: str = JUDGE,
+    *,
+    fork_server: "ForkServer | None" = None,
+) -> "Judge":
+    """A judge of the class that `judge` names, in this process. Imports torch.
+
+    `fork_server` was opened early (`launch.open_fork_server_early`), and is closed with the judge.
+    """
     from kbevolve.evaluators.judging.judge import width_for
 
     module, _, name = judge.partition(":")
     kind = getattr(importlib.import_module(module), name)
-    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders)
+    early = {} if fork_server is None else {"fork_server": fork_server}
+    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders, **early)
     return made
 
 

@@ -42,6 +42,7 @@ from kbevolve.evaluators.judging.pipeline import (
 )
 from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, Baseline, missing, recall, remember
 from kbevolve.evaluators.timing.clock import repeat_while
@@ -91,6 +92,7 @@ class Judge:
         builders: int = 0,
         plain: bool = False,
         shell_of: ShellOf | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         """Start the first workers.
 
@@ -102,6 +104,7 @@ class Judge:
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
+            fork_server: opened early (`launch.open_fork_server_early`); closed with the judge.
         """
         memory.refuse_beyond_free(device)
         self.device, self.settings, self.width = device, settings, width
@@ -118,7 +121,7 @@ class Judge:
             settings=settings,
             gate=gate,
             lint=LintProcess(),
-            workers=WorkerPool(device, gate, spares=width, connections=connections),
+            workers=WorkerPool(device, gate, spares=width, connections=connections, fork_server=fork_server),
             builds=BuildPool(device, settings, disk_cache, width=builders, plain=plain, while_precompiling=quietly),
             disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),

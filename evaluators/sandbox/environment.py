@@ -41,6 +41,14 @@ _WARM_ALLOCATOR = {
 
 def worker_environment(device: Device, directory: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """A worker's environment, from the judge's (`inherited`); `directory` is the worker's own."""
+    kept = program_environment(device.type, directory, inherited, threads=device.threads)
+    return kept | _cuda_environment(device, inherited) if device.type == "cuda" else kept
+
+
+def program_environment(
+    device_type: str, directory: Path, inherited: Mapping[str, str], *, threads: int
+) -> dict[str, str]:
+    """The same for a process that forks workers: not yet with one GPU that is visible."""
     kept = allowed(inherited)
     if search := search_path(inherited):
         kept["PYTHONPATH"] = os.pathsep.join(search)
@@ -58,7 +66,7 @@ def worker_environment(device: Device, directory: Path, inherited: Mapping[str, 
         # and would look like processes that a candidate leaked.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "MAX_JOBS": str(len(os.sched_getaffinity(0))),
-        "OMP_NUM_THREADS": str(device.threads),
+        "OMP_NUM_THREADS": str(threads),
         # Idle OpenMP threads spin for about 10 ms before they sleep. Waking one takes 0.5 ms here, and it is chance
         # whether one sleeps between two calls: where they spun for only 0.5 ms, a call of 0.09 ms took 0.09 or 0.61 ms,
         # block by block. They disturb no other measurement: a process that is not timed is stopped.
@@ -67,9 +75,7 @@ def worker_environment(device: Device, directory: Path, inherited: Mapping[str, 
     }
     if inherited.get(MODELS):
         kept |= {MODELS: inherited[MODELS], "HF_HUB_OFFLINE": "1"}
-    if device.type == "cuda":
-        kept |= _cuda_environment(device, inherited)
-    else:
+    if device_type == "cpu":
         kept |= {"CUDA_VISIBLE_DEVICES": "", **_WARM_ALLOCATOR}
     return kept
 

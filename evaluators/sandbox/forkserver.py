@@ -83,15 +83,11 @@ class ForkServer:
         connection: socket.socket,
         output: IO[bytes],
         directory: Path,
-        files: Mapping[str, Sequence[str]],
     ) -> None:
-        """`process` was just started: the first `fork` waits for it. It prints to `output`, a file.
-
-        `files` are a worker's rights in this directory, as `Permissions.for_landlock` makes them.
-        """
+        """`process` was just started: the first `fork` waits for it. It prints to `output`, a file."""
         #: In which the workers' directories are made.
         self.directory = directory
-        self._files = files
+        self._files: Mapping[str, Sequence[str]] = {}
         self._process = process
         self._connection = connection
         self._channel = Channel(connection)
@@ -105,6 +101,17 @@ class ForkServer:
     def alive(self) -> bool:
         """Whether it can still fork workers."""
         return self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a worker can be forked without waiting; also when it has ended, and none can."""
+        waiting = select.poll()
+        waiting.register(self._connection, select.POLLIN)
+        return self._ready or bool(waiting.poll(0))
+
+    def allow(self, files: Mapping[str, Sequence[str]]) -> None:
+        """Give its workers these rights, as `Permissions.for_landlock` makes them for this server's directory."""
+        self._files = files
 
     def fork(
         self,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap, directories
-from kbevolve.evaluators.sandbox.environment import CONNECTIONS, worker_environment
+from kbevolve.evaluators.sandbox.environment import CONNECTIONS, program_environment, worker_environment
 from kbevolve.evaluators.sandbox.forkserver import ForkServer, WorkerProcess, did_not_start, introduced
 from kbevolve.evaluators.sandbox.permissions import Permissions, permissions_for
 from kbevolve.evaluators.sandbox.usage import FILE_BYTES
@@ -85,7 +85,7 @@ def start(
             permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
             arguments = _arguments(device, permissions.for_landlock(), theirs.fileno())
             with introduced(ours) as introduction:
-                supervisor = _popen(arguments, permissions, device, directory, environment, theirs, output_write)
+                supervisor = _popen(arguments, permissions, device.type, directory, environment, theirs, output_write)
                 theirs.close()
                 process = _below(supervisor, introduction)
     except BaseException:
@@ -99,21 +99,45 @@ def start(
     return LaunchedWorker(process=process, connection=ours, output=output, directory=directory, bubblewrap=wrapped)
 
 
-def open_fork_server(device: Device) -> ForkServer | None:
-    """A fork server for this device; None where only bubblewrap works, since each worker needs its own bubblewrap."""
+def open_fork_server(device: Device, *, inductor: bool = False) -> ForkServer | None:
+    """A fork server for this device; None where only bubblewrap works, since each worker needs its own bubblewrap.
+
+    `inductor`: whether its workers have imported Inductor, as files of torch.compile do.
+    """
     if bubblewrap.obstacle(device.type) is None and not landlock.usable():
         return None
+    return _open_fork_server(device.type, device, threads=device.threads, inductor=inductor)
+
+
+def open_fork_server_early() -> ForkServer | None:
+    """A fork server for a GPU that only torch can name: both import torch at the same time.
+
+    `ForkServer.allow` tells it later which GPU its workers may use. None where bubblewrap works, which must know.
+    """
+    if bubblewrap.obstacle("cuda") is None:
+        return None
+    return _open_fork_server("cuda", None, threads=len(os.sched_getaffinity(0)), inductor=False)
+
+
+def fork_server_rights(device: Device, directory: Path) -> Permissions:
+    """The rights of a fork server with this directory: those of its workers, whose directories are inside."""
+    return permissions_for(device, directory, PROGRAM.parent, os.environ)
+
+
+def _open_fork_server(device_type: str, device: Device | None, *, threads: int, inductor: bool) -> ForkServer:
     directory = directories.make()
     ours, theirs = socket.socketpair()
     try:
-        arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": _visible(device)}}
-        permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
-        environment = worker_environment(device, directory, os.environ)
+        visible = _visible(device_type)
+        arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": visible, "inductor": inductor}}
+        rights = fork_server_rights(device, directory) if device else None
+        environment = program_environment(device_type, directory, os.environ, threads=threads)
         output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
-        process = _popen(arguments, permissions, device, directory, environment, theirs, output.fileno())
-        return ForkServer(
-            process, connection=ours, output=output, directory=directory, files=permissions.for_landlock()
-        )
+        process = _popen(arguments, rights, device_type, directory, environment, theirs, output.fileno())
+        server = ForkServer(process, connection=ours, output=output, directory=directory)
+        if rights is not None:
+            server.allow(rights.for_landlock())
+        return server
     except BaseException:
         ours.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -132,11 +156,14 @@ def memory_bytes() -> int:
 
 
 def command(
-    arguments: Mapping[str, object], permissions: Permissions, device_type: str, directory: Path, *flags: str
+    arguments: Mapping[str, object], permissions: Permissions | None, device_type: str, directory: Path, *flags: str
 ) -> list[str]:
-    """The command that runs the worker program, in bubblewrap where that works; `flags` are the interpreter's."""
+    """The command that runs the worker program, in bubblewrap where that works; `flags` are the interpreter's.
+
+    `permissions` may be None where bubblewrap does not work.
+    """
     wrapped = bubblewrap.obstacle(device_type) is None
-    outside = bubblewrap.command(permissions, device_type, directory) if wrapped else []
+    outside = bubblewrap.command(permissions, device_type, directory) if wrapped and permissions else []
     return [*outside, sys.executable, *flags, str(PROGRAM), json.dumps(arguments)]
 
 
@@ -161,14 +188,14 @@ def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> d
         "isolated": device.type == "cpu" and bubblewrap.obstacle("cpu") is None,
         "files": files,
     }
-    arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device), "threads": device.threads}
+    arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device.type), "threads": device.threads}
     return arguments | {"confinement": confinement}
 
 
 def _popen(
     arguments: Mapping[str, object],
-    permissions: Permissions,
-    device: Device,
+    permissions: Permissions | None,
+    device_type: str,
     directory: Path,
     environment: Mapping[str, str],
     theirs: socket.socket,
@@ -178,7 +205,7 @@ def _popen(
     with judge_handle() as judge:
         return subprocess.Popen(
             # -P: the program's folder must not be first in the candidate's module search.
-            command({"judge": judge, **arguments}, permissions, device.type, directory, "-P", "-u"),
+            command({"judge": judge, **arguments}, permissions, device_type, directory, "-P", "-u"),
             cwd=directory / "work",
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -202,5 +229,5 @@ def _below(supervisor: subprocess.Popen[bytes], introduction: Callable[[], int])
         return WorkerProcess(supervisor.pid, collect)
 
 
-def _visible(device: Device) -> str:
-    return "cpu" if device.type == "cpu" else "cuda:0"  # the only GPU that it sees
+def _visible(device_type: str) -> str:
+    return "cpu" if device_type == "cpu" else "cuda:0"  # the only GPU that it sees

@@ -17,7 +17,8 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
-from kbevolve.evaluators.sandbox import directories, launch
+from kbevolve.evaluators.sandbox import directories
+from kbevolve.evaluators.sandbox.fork_servers import ForkServers
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 
@@ -34,7 +35,15 @@ _MOST_WARMING = 4
 class WorkerPool:
     """Workers for one device, for several threads: each `take` returns a warm one, and the next one starts."""
 
-    def __init__(self, device: Device, gate: DeviceGate, *, spares: int = 1, connections: int = 0) -> None:
+    def __init__(
+        self,
+        device: Device,
+        gate: DeviceGate,
+        *,
+        spares: int = 1,
+        connections: int = 0,
+        fork_server: ForkServer | None = None,
+    ) -> None:
         """Start the first workers: the spares, and one for the reference.
 
         A start that would disturb a kernel that is timed is paused by the `gate`: on a CPU all of it, because it takes
@@ -46,6 +55,7 @@ class WorkerPool:
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
             connections: hardware queues of workers for kernels on one stream; other workers have the driver's default,
                 as these have with 0.
+            fork_server: opened before this device was known; the pool closes it.
         """
         directories.remove_stale()
         self._device = device
@@ -58,9 +68,7 @@ class WorkerPool:
         kept = max(1, min(spares, _affordable(device)))
         self._kept = {connections: kept, 0: 1 if connections else kept}
         self._few = connections
-        self._fork_server: ForkServer | None = None
-        # Whether forked workers work on this system.
-        self._can_fork = True
+        self._fork_servers = ForkServers(device, fork_server)
         # What Triton compiles for itself in a worker's first second, the same in all of them.
         self._built = directories.empty()
         self._is_built = False
@@ -112,7 +120,7 @@ class WorkerPool:
             with contextlib.suppress(EvaluatorError):
                 future.result().kill()
         self._starters.shutdown()
-        self._close_fork_server()
+        self._fork_servers.close()
         directories.remove(self._built)
 
     def _start_next(self, number: int) -> bool:
@@ -123,7 +131,7 @@ class WorkerPool:
 
     def _start(self, number: int) -> Worker:
         with self._starting_process():
-            server = self._living_fork_server()
+            server = self._fork_servers.living()
         try:
             return self._start_from(server, number)
         except EvaluatorError:
@@ -131,7 +139,7 @@ class WorkerPool:
                 raise
             # Some systems may refuse a forked process what they allow a started program.
             worker = self._start_from(None, number)
-            self._can_fork = not server.alive
+            self._fork_servers.failed(server)
             return worker
 
     def _start_from(self, server: ForkServer | None, number: int) -> Worker:
@@ -163,20 +171,6 @@ class WorkerPool:
             if not self._is_built and worker.triton_cache.is_dir():
                 shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
                 self._is_built = True
-
-    def _living_fork_server(self) -> ForkServer | None:
-        """The fork server, a new one when the last has died; None where workers cannot be forked."""
-        with self._preparing:
-            if self._fork_server is not None and not self._fork_server.alive:
-                self._close_fork_server()
-            if self._fork_server is None and self._can_fork:
-                self._fork_server = launch.open_fork_server(self._device)
-            return self._fork_server if self._can_fork else None
-
-    def _close_fork_server(self) -> None:
-        if self._fork_server is not None:
-            self._fork_server.close()
-            self._fork_server = None
 
 
 def _affordable(device: Device) -> int:

@@ -23,7 +23,7 @@ from kbevolve.evaluators.worker.supervisor import adopt_orphans, die_with, kill_
 _ORPHAN_SECONDS = 5.0
 
 
-def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
+def serve_forks(socket_fd: int, *, device: str, inductor: bool) -> dict[str, Any]:
     """Serve until the judge closes the connection; returns in each forked worker, with its program's arguments.
 
     The request ``{"fork": {"arguments": …, "environment": …, "directory": …}}`` has two descriptors, the worker's
@@ -34,16 +34,19 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
     Args:
         socket_fd: the connection to the judge.
         device: "cpu" or "cuda:0".
+        inductor: whether its workers have Inductor. They start without it after half the time.
     """
     adopt_orphans()
     _import_all(device)
+    if inductor:
+        with contextlib.suppress(Exception):  # then each of its kernels imports it, or fails with this message
+            _import_inductor()
     seccomp.prepare(sockets=device != "cpu")
     _share_memory()
     connection = socket.socket(fileno=socket_fd)
     channel = Channel(connection)
     channel.send({"ok": True})
     workers: set[int] = set()
-    has_inductor = device == "cpu"
     while True:
         try:
             request, descriptors = channel.receive()
@@ -69,12 +72,6 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(answer)
-        if not has_inductor:
-            # The first worker has the reference, for which all kernels wait. It does not need Inductor.
-            has_inductor = True
-            with contextlib.suppress(Exception):  # then each of its kernels imports it, or fails with this message
-                _import_inductor()
-            _share_memory()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ The results of a run do not depend on which; the model of the device does matter
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 from kbevolve.archive.records import Kernel, ProblemCard, Run
@@ -14,6 +15,9 @@ from kbevolve.configs.errors import Unanswered
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device, find_devices, together
+from kbevolve.evaluators.sandbox import launch
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
+from kbevolve.evaluators.sandbox.gpu import all_gpus
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.islands.source.canonical import shell_of
 
@@ -38,6 +42,8 @@ class JudgeDevices:
     device: Device
     #: The cluster that has them; None for this machine.
     cluster: "Cluster | None" = None
+    #: Of the only device, opened while torch looked for it; its judge closes it.
+    fork_server: ForkServer | None = field(default=None, compare=False)
 
     @property
     def are_apart(self) -> bool:
@@ -70,8 +76,17 @@ def find_judge_devices(settings: Settings) -> JudgeDevices:
         except BaseException:
             cluster.close()
             raise
-    devices = find_devices(work.devices or (settings.device,))
-    return JudgeDevices(devices=devices, device=together(devices, mixed=work.mixed_devices))
+    names = work.devices or (settings.device,)
+    early = _early_fork_server(names)
+    with ExitStack() as unless_used:
+        if early is not None:
+            unless_used.callback(early.close)
+        devices = find_devices(names)
+        device = together(devices, mixed=work.mixed_devices)
+        if device.type == "cpu":
+            return JudgeDevices(devices=devices, device=device)
+        unless_used.pop_all()
+    return JudgeDevices(devices=devices, device=device, fork_server=early)
 
 
 def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None = None) -> Judges:
@@ -92,7 +107,14 @@ def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None 
 
         return local_fleet(devices.devices, settings.evaluation, work, judge=judge)
     # One device of this machine needs no process of its own.
-    return make_judge(devices.device, settings.evaluation, work, judge)
+    return make_judge(devices.device, settings.evaluation, work, judge, fork_server=devices.fork_server)
+
+
+def _early_fork_server(names: Sequence[str]) -> ForkServer | None:
+    """A fork server that imports torch while this process does, where one GPU will probably be found."""
+    if len(names) > 1 or names[0] in {"cpu", "all"} or not all_gpus():
+        return None
+    return launch.open_fork_server_early()
 
 
 def search_judge(device: Device, settings: EvaluationSettings, **options: Any) -> "Judge":

@@ -41,7 +41,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         worker = pool._start(0)
         starts.append(time.perf_counter() - started)
         try:
-            assert pool._can_fork, "forking failed: see what the worker printed"
+            assert pool._fork_servers._can_fork, "forking failed: see what the worker printed"
             source = "import torch\nprint(float(torch.ones(4, device='cuda').sum()))\nclass ModelNew:\n    pass\n"
             assert worker.ask({"request": "import", "source": source}, seconds=30)["ok"] is True
             worker.ask({"request": "nothing"}, seconds=30)
@@ -49,7 +49,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         finally:
             worker.kill()
     print("seconds a start:", [round(seconds, 2) for seconds in starts])
-    assert pool._can_fork
+    assert pool._fork_servers._can_fork
 
 
 @pytest.mark.alone  # its kernels need most of the device's memory

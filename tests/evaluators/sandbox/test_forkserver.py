@@ -179,7 +179,7 @@ def test_a_fork_that_fails_ends_neither_server_nor_workers(
         "def fork():\n"
         "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
         "os.fork, forkserver._import_all = fork, lambda device: None\n"
-        "forkserver.serve_forks(int(sys.argv[1]), device='cpu')\n"
+        "forkserver.serve_forks(int(sys.argv[1]), device='cpu', inductor=False)\n"
     )
     with serving(code) as channel:
         for _ in range(2):

@@ -10,22 +10,22 @@ import pytest
 from tests.evaluators.sandbox.serving import serving
 
 
-def test_the_first_worker_of_a_gpu_waits_for_no_inductor() -> None:
+@pytest.mark.parametrize("inductor", [False, True])
+def test_workers_have_inductor_where_the_judge_asks_for_it(inductor: bool) -> None:
     code = (
         "import os, sys\n"
         "from kbevolve.evaluators.worker import forkserver\n"
         "found = []\n"
         "forkserver._import_all, forkserver._import_inductor = (lambda device: None), lambda: found.append(1)\n"
         "forkserver._begin = lambda *_: {}\n"
-        "forkserver.serve_forks(int(sys.argv[1]), device='cuda:0')\n"
+        f"forkserver.serve_forks(int(sys.argv[1]), device='cuda:0', inductor={inductor})\n"
         "os._exit(len(found))\n"  # a worker
     )
     with serving(code) as channel:
-        for has_inductor in (0, 1, 1):
-            channel.send({"fork": {}}, (0, 0))
-            pid = channel.receive()[0]["forked"]
-            channel.send({"wait": pid})
-            assert channel.receive()[0] == {"code": has_inductor}
+        channel.send({"fork": {}}, (0, 0))
+        pid = channel.receive()[0]["forked"]
+        channel.send({"wait": pid})
+        assert channel.receive()[0] == {"code": int(inductor)}
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def test_a_dead_fork_server_is_reported_and_replaced() -> None:
         pool.take().kill()
         for spare in list(pool._spares[0]):
             spare.result()
-        dead = pool._fork_server
+        dead = pool._fork_servers.living()
         assert dead is not None
         os.killpg(dead._process.pid, signal.SIGKILL)
         dead._process.wait()
@@ -53,7 +53,7 @@ def test_a_dead_fork_server_is_reported_and_replaced() -> None:
                 worker.kill()
         else:
             pytest.fail("no living worker after three")
-        assert pool._fork_server is not dead
+        assert pool._fork_servers.living() is not dead
         assert not dead.directory.exists()
 
 
@@ -142,7 +142,7 @@ def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
     attached, warm, log = threading.Semaphore(0), threading.Semaphore(0), list[str]()
     monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: Starting(attached, warm, log, tmp_path / "none"))
     monkeypatch.setattr(worker_pool, "_affordable", lambda device: 5)
-    monkeypatch.setattr(launch, "open_fork_server", lambda device: None)
+    monkeypatch.setattr(launch, "open_fork_server", lambda device, **_: None)
     gpu, gate = replace(CPU, type="cuda", index=7), DeviceGate(CPU)
 
     def seen(word: str, count: int) -> bool:
