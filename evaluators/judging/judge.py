@@ -78,8 +78,7 @@ class Judge:
     inputs, the reference's worker) is kept until another problem is asked for.
 
     All methods may be called from several threads. Up to `width` kernels of one problem are built and tried side by
-    side. One at a time is timed, with the device to itself. During a contest or a baseline no other kernel is
-    evaluated.
+    side. One at a time is timed, with the device to itself. A contest or a baseline runs alone.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -96,6 +97,9 @@ class ForkServer:
         # Requests without an answer: after a timeout a late answer must not be taken for the next one.
         self._unanswered = 0
         self._lock = threading.Lock()
+        # A server that nobody has used and closed ends when it is forgotten.
+        self._forks = threading.Event()
+        self._end = weakref.finalize(self, _end, process, self._forks, connection, output, directory)
 
     @property
     def alive(self) -> bool:
@@ -134,6 +138,7 @@ class ForkServer:
             with introduced(ours) as sender:
                 with self._lock:
                     self._wait_ready()
+                    self._forks.set()
                     self._connection.settimeout(_FORK_SECONDS)
                     answer = self._ask({"fork": worker}, (theirs.fileno(), output))
                 if "failed" in answer:
@@ -156,17 +161,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End it with all workers that still live, and remove their directories. May be called twice."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)  # it ends, and its supervisor kills what is left
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._connection.close()
-        self._output.close()
-        directories.remove(self.directory)
+        self._end()
 
     def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
         """The answer to this request; late answers to earlier requests are dropped."""
@@ -187,3 +182,23 @@ class ForkServer:
     def _last_line(self) -> str:
         self._output.seek(0)
         return "".join(self._output.read().decode(errors="replace").strip().splitlines()[-1:])
+
+
+def _end(
+    process: "subprocess.Popen[bytes]",
+    forks: threading.Event,
+    connection: socket.socket,
+    output: IO[bytes],
+    directory: Path,
+) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)  # the server ends, and its supervisor kills what is left
+    try:
+        process.wait(_END_SECONDS if forks.is_set() else 0.0)  # it may still import torch
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    connection.close()
+    output.close()
+    directories.remove(directory)

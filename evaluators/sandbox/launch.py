@@ -109,17 +109,18 @@ def open_fork_server(device: Device, *, inductor: bool = False) -> ForkServer | 
     return _open_fork_server(device.type, device, threads=device.threads, inductor=inductor)
 
 
-def open_fork_server_early() -> ForkServer | None:
-    """A fork server for a GPU that only torch can name: both import torch at the same time.
+def open_fork_server_early(device_type: str) -> ForkServer | None:
+    """A fork server for a device that only torch can describe: both import torch at the same time.
 
-    `ForkServer.allow` tells it later which GPU its workers may use. None where bubblewrap works, which must know.
+    `ForkServer.allow` tells it later what its workers may use. None where that must be known now, for bubblewrap around
+    a process with one of several GPUs, or where workers cannot be forked.
     """
-    if bubblewrap.obstacle("cuda") is None:
+    if bubblewrap.obstacle(device_type) is None and (device_type == "cuda" or not landlock.usable()):
         return None
-    return _open_fork_server("cuda", None, threads=len(os.sched_getaffinity(0)), inductor=False)
+    return _open_fork_server(device_type, None, threads=len(os.sched_getaffinity(0)), inductor=False)
 
 
-def fork_server_rights(device: Device, directory: Path) -> Permissions:
+def fork_server_rights(device: Device | None, directory: Path) -> Permissions:
     """The rights of a fork server with this directory: those of its workers, whose directories are inside."""
     return permissions_for(device, directory, PROGRAM.parent, os.environ)
 
@@ -130,13 +131,12 @@ def _open_fork_server(device_type: str, device: Device | None, *, threads: int, 
     try:
         visible = _visible(device_type)
         arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": visible, "inductor": inductor}}
-        rights = fork_server_rights(device, directory) if device else None
+        rights = fork_server_rights(device, directory)
         environment = program_environment(device_type, directory, os.environ, threads=threads)
         output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
         process = _popen(arguments, rights, device_type, directory, environment, theirs, output.fileno())
         server = ForkServer(process, connection=ours, output=output, directory=directory)
-        if rights is not None:
-            server.allow(rights.for_landlock())
+        server.allow(rights.for_landlock())
         return server
     except BaseException:
         ours.close()
@@ -156,14 +156,11 @@ def memory_bytes() -> int:
 
 
 def command(
-    arguments: Mapping[str, object], permissions: Permissions | None, device_type: str, directory: Path, *flags: str
+    arguments: Mapping[str, object], permissions: Permissions, device_type: str, directory: Path, *flags: str
 ) -> list[str]:
-    """The command that runs the worker program, in bubblewrap where that works; `flags` are the interpreter's.
-
-    `permissions` may be None where bubblewrap does not work.
-    """
+    """The command that runs the worker program, in bubblewrap where that works; `flags` are the interpreter's."""
     wrapped = bubblewrap.obstacle(device_type) is None
-    outside = bubblewrap.command(permissions, device_type, directory) if wrapped and permissions else []
+    outside = bubblewrap.command(permissions, device_type, directory) if wrapped else []
     return [*outside, sys.executable, *flags, str(PROGRAM), json.dumps(arguments)]
 
 
@@ -194,7 +191,7 @@ def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> d
 
 def _popen(
     arguments: Mapping[str, object],
-    permissions: Permissions | None,
+    permissions: Permissions,
     device_type: str,
     directory: Path,
     environment: Mapping[str, str],

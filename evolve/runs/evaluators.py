@@ -4,7 +4,6 @@ The results of a run do not depend on which; the model of the device does matter
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
@@ -42,7 +41,7 @@ class JudgeDevices:
     device: Device
     #: The cluster that has them; None for this machine.
     cluster: "Cluster | None" = None
-    #: Of the only device, opened while torch looked for it; its judge closes it.
+    #: Of the only device, opened before torch described it; its judge closes it.
     fork_server: ForkServer | None = field(default=None, compare=False)
 
     @property
@@ -59,8 +58,10 @@ class JudgeDevices:
         return f"{count} × {self.device.description}{where}" if count > 1 or where else self.device.description
 
 
-def find_judge_devices(settings: Settings) -> JudgeDevices:
+def find_judge_devices(settings: Settings, *, judged: bool = False) -> JudgeDevices:
     """The devices that the settings name, of this machine or of a cluster.
+
+    `judged`: whether a judge will be opened, whose first process can import torch meanwhile.
 
     Raises:
         SettingsError: a name is not that of a device.
@@ -77,16 +78,10 @@ def find_judge_devices(settings: Settings) -> JudgeDevices:
             cluster.close()
             raise
     names = work.devices or (settings.device,)
-    early = _early_fork_server(names)
-    with ExitStack() as unless_used:
-        if early is not None:
-            unless_used.callback(early.close)
-        devices = find_devices(names)
-        device = together(devices, mixed=work.mixed_devices)
-        if device.type == "cpu":
-            return JudgeDevices(devices=devices, device=device)
-        unless_used.pop_all()
-    return JudgeDevices(devices=devices, device=device, fork_server=early)
+    early = _early_fork_server(names) if judged else {}
+    devices = find_devices(names)
+    device = together(devices, mixed=work.mixed_devices)
+    return JudgeDevices(devices=devices, device=device, fork_server=early.get(device.type))
 
 
 def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None = None) -> Judges:
@@ -110,11 +105,13 @@ def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None 
     return make_judge(devices.device, settings.evaluation, work, judge, fork_server=devices.fork_server)
 
 
-def _early_fork_server(names: Sequence[str]) -> ForkServer | None:
-    """A fork server that imports torch while this process does, where one GPU will probably be found."""
-    if len(names) > 1 or names[0] in {"cpu", "all"} or not all_gpus():
-        return None
-    return launch.open_fork_server_early()
+def _early_fork_server(names: Sequence[str]) -> dict[str, ForkServer]:
+    """By its type, a fork server for the only device that these names will probably find."""
+    if len(names) > 1 or names[0] == "all":
+        return {}
+    device_type = "cuda" if names[0] != "cpu" and all_gpus() else "cpu"
+    server = launch.open_fork_server_early(device_type)
+    return {device_type: server} if server else {}
 
 
 def search_judge(device: Device, settings: EvaluationSettings, **options: Any) -> "Judge":

@@ -15,6 +15,12 @@ def no_other_process_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbevolve.evaluators.device.lock.is_taken", lambda device: False)
 
 
+@pytest.fixture(autouse=True)
+def no_process_is_started_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of these tests replace the judge, and would import torch for nothing."""
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.launch.open_fork_server_early", lambda device_type: None)
+
+
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A scripted OpenAI-compatible endpoint on 127.0.0.1 (`loopback.Loopback`), seen without any proxy."""

@@ -54,7 +54,10 @@ class VariantTask:
         """The verdict on each; they are noted on standard error one by one."""
         from kbevolve.evaluators.generality.variants import judge_variants
 
-        with make_judge(self.devices.devices[0], self.settings.evaluation, self.settings.work) as judge:
+        early = self.devices.fork_server
+        with make_judge(
+            self.devices.devices[0], self.settings.evaluation, self.settings.work, fork_server=early
+        ) as judge:
             return judge_variants(judge, self.kernel, variants, VariantProgress(len(variants)))
 
 

@@ -149,7 +149,7 @@ def resume(
                 f"run {record.id} has {unused} answers that no child has used; use them first with "
                 "`kbevolve ask`, or continue without them: --set proposer=tunables"
             )
-        devices, problem = find_judge_devices(settings), archive.problems.get(record.problem)
+        devices, problem = find_judge_devices(settings, judged=True), archive.problems.get(record.problem)
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
         with recorded(record_to, settings.llm, replies):
             return _search_and_report(context, devices, proposers, sinks, as_json=as_json, log_file=log_file)

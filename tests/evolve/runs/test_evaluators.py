@@ -12,9 +12,10 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device, find_device
+from kbevolve.evaluators.sandbox import launch
 from kbevolve.evolve.cli.settings_options import choice_of
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
-from kbevolve.evolve.runs import session
+from kbevolve.evolve.runs import evaluators, session
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.session import open_run, run_session
 from tests.evaluators.simulated import NAME
@@ -168,3 +169,22 @@ def test_doctor_tells_of_ray(kbevolve: Callable[..., Any], monkeypatch: pytest.M
     }
     assert not findings["Ray"]["found"]
     assert "no Ray cluster at 127.0.0.1:9" in findings["Ray"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "gpus", "opened_for"),
+    [("auto", 1, "cuda"), ("cuda", 1, "cuda"), ("auto", 0, "cpu"), ("cpu", 1, "cpu"), ("cpu", 0, "cpu")],
+)
+def test_a_fork_server_is_opened_early_for_the_device_that_is_probably_found(
+    monkeypatch: pytest.MonkeyPatch, choice: str, gpus: int, opened_for: str
+) -> None:
+    server, cpu = object(), find_device("cpu")
+    monkeypatch.setattr(evaluators, "all_gpus", lambda: (object(),) * gpus)
+    monkeypatch.setattr(launch, "open_fork_server_early", lambda device_type: {opened_for: server}[device_type])
+    monkeypatch.setattr(evaluators, "find_devices", lambda names: (cpu,) * len(names))  # as torch without CUDA finds it
+    settings = Settings.from_tree({"device": choice})
+    assert find_judge_devices(settings).fork_server is None, "no judge will be opened"
+    found = find_judge_devices(settings, judged=True).fork_server
+    assert found is (server if opened_for == "cpu" else None)
+    several = Settings.from_tree({"work": {"devices": ["cpu", "cpu"]}})
+    assert find_judge_devices(several, judged=True).fork_server is None, "each judge has a process of its own"

@@ -41,7 +41,7 @@ def evaluate(kbevolve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "problem.py").write_text(PROBLEM)
 
     def call(most_rows: int, *words: str) -> Any:
-        monkeypatch.setattr(evaluate_variants, "make_judge", lambda *_: SizeJudge(most_rows))
+        monkeypatch.setattr(evaluate_variants, "make_judge", lambda *_, **__: SizeJudge(most_rows))
         named = (tmp_path / "kernel.py", "--problem", tmp_path / "problem.py", "--device", "cpu")
         return kbevolve("evaluate", *named, *words)
 
