@@ -112,13 +112,16 @@ def _import_all(device: str) -> None:
 
 
 def _import_inductor() -> None:
-    """Import what files from torch.compile need: two seconds and more, which each of their workers would take."""
+    """Import what files from torch.compile need, and hash Triton: seconds that each of their workers would take."""
     os.environ["TORCH_WARM_POOL"] = "0"  # or it starts processes that compile
     try:
         with _driver_uncalled("cuda"):
             import torch._inductor.async_compile
             import torch._inductor.runtime.triton_heuristics
             import torch._inductor.select_algorithm  # noqa: F401
+            from triton.runtime.cache import triton_key
+
+            triton_key()  # a hash of Triton's own 400 MB, which is part of the key of each kernel that it compiles
     finally:
         del os.environ["TORCH_WARM_POOL"]
 

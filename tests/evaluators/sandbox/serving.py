@@ -10,6 +10,8 @@ from pathlib import Path
 
 from kbevolve.evaluators.worker.channel import Channel
 
+ROOT = str(Path(__file__).parents[3])
+
 
 @contextmanager
 def serving(code: str) -> Iterator[Channel]:
@@ -20,7 +22,7 @@ def serving(code: str) -> Iterator[Channel]:
         ours.settimeout(60)
         serving = subprocess.Popen(
             [sys.executable, "-c", code, str(theirs.fileno())],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))},
             pass_fds=(theirs.fileno(),),
         )
         theirs.close()

@@ -29,6 +29,24 @@ def test_workers_have_inductor_where_the_judge_asks_for_it(inductor: bool) -> No
 
 
 @pytest.mark.slow
+def test_workers_know_the_hash_of_triton() -> None:
+    pytest.importorskip("triton")
+    code = (
+        "import os, sys\n"
+        "from kbevolve.evaluators.worker import forkserver\n"
+        "forkserver._begin = lambda *_: {}\n"
+        "forkserver.serve_forks(int(sys.argv[1]), device='cuda:0', inductor=True)\n"
+        "from triton.runtime.cache import triton_key\n"
+        "os._exit(triton_key.cache_info().currsize)\n"  # a worker
+    )
+    with serving(code) as channel:
+        channel.send({"fork": {}}, (0, 0))
+        pid = channel.receive()[0]["forked"]
+        channel.send({"wait": pid})
+        assert channel.receive()[0] == {"code": 1}
+
+
+@pytest.mark.slow
 def test_imports_of_the_fork_server_call_no_driver() -> None:
     code = (
         "import sys, torch\n"
