@@ -50,15 +50,14 @@ class AbsentDevice:
 def compiling(templates: ModuleType, report: Callable[[str, float, Any], None]) -> None:
     """Let launches of the templates be compiled and reported, and not made."""
 
-    def ready(launch: Any, _stream: int, pointers: Any) -> Callable[[], None]:
+    def at(launch: Any, _stream: int, *pointers: Any) -> Callable[[], None]:
         started = time.perf_counter()
         numbers, constants = launch.numbers, launch.constants
         kernel = launch.kernel.warmup(*pointers, *numbers, grid=launch.grid, **constants)
         report(launch.kernel.fn.__name__, time.perf_counter() - started, kernel)
         return lambda: None
 
-    templates.PlannedLaunch.compile = lambda *_: None  # type: ignore[attr-defined]
-    templates.PlannedLaunch.ready = ready  # type: ignore[attr-defined]
+    templates.PlannedLaunch.at = at  # type: ignore[attr-defined]
     templates.stream_of = lambda _: 0  # type: ignore[attr-defined]
     templates.STAGED = 0  # type: ignore[attr-defined]  # that one is CUDA C++
     torch.cuda.get_device_properties = lambda _: SimpleNamespace(multi_processor_count=MULTIPROCESSORS)

@@ -3,7 +3,6 @@ import functools
 import hashlib
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -57,25 +56,18 @@ class PlannedLaunch:
         self.compiled, self.rest = None, ()
 
     def at(self, stream, *pointers):
-        """What `ready` takes: itself, a stream, and tensors, pointers and descriptors of that memory."""
-        return self, stream, pointers
-
-    def compile(self, pointers):
+        """A function that launches it on a stream, with tensors, pointers and descriptors of that memory."""
         if self.compiled is None:
             self.compiled = self.kernel.warmup(*pointers, *self.numbers, grid=self.grid, **self.constants)
             names = self.kernel.arg_names[len(pointers) + len(self.numbers) :]
             self.rest = (*self.numbers, *(self.constants[name] for name in names))
-
-    def ready(self, stream, pointers):
-        """A function that launches it there."""
-        self.compile(pointers)
         addresses = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in pointers)
         run = self.compiled.run  # loads the kernel
         loaded = self.compiled.function, self.compiled.packed_metadata
         return functools.partial(run, *self.grid, stream, *loaded, None, None, None, *addresses, *self.rest)
 
     def __call__(self, *tensors):
-        self.ready(stream_of(tensors[0]), tensors)()
+        self.at(stream_of(tensors[0]), *tensors)()
 
 
 class PlannedCall:
@@ -86,11 +78,7 @@ class PlannedCall:
 
     def __init__(self, plan):
         def planned(stream, types, *addresses):
-            found = plan(stream, *map(Pointer, addresses, types))
-            if new := [(launch, pointers) for launch, _, pointers in found if launch.compiled is None]:
-                with ThreadPoolExecutor(len(new)) as compilers:  # most of Triton's compiler runs side by side
-                    list(compilers.map(lambda one: one[0].compile(one[1]), new))
-            return [launch.ready(stream, pointers) for launch, stream, pointers in found]
+            return plan(stream, *map(Pointer, addresses, types))
 
         self.planned = functools.lru_cache(maxsize=64)(planned)
 
