@@ -207,7 +207,7 @@ class Judge:
                 raise
             return self.compete(problem, kernels[: (len(kernels) + 1) // 2], rounds=rounds)
         for kernel_id, speedup in held.speedups().items():
-            repeatability.add(problem.id, kernel_id, speedup)
+            repeatability.add(problem.id, kernel_id, speedup.estimate)
         return held
 
     def baselines(self, problem: Problem) -> tuple[Baseline, ...]:

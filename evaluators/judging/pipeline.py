@@ -149,6 +149,8 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
             tags=(*found.tags, PENDING_WORK),
         )
     context.best_speedup = max(context.best_speedup, found.timing.speedup_low or 0.0)
+    if found.timing.speedup and not is_doubtful(found):  # a disturbed one says nothing about other processes
+        context.judge.repeatability.add(found.problem, found.kernel, found.timing.speedup)
     return found
 
 
@@ -232,7 +234,6 @@ def _timed(context: ProblemContext, rounds: list[Round], found: Evaluation) -> E
     judge, ratios = context.judge, log_ratios(rounds, KERNEL)
     # The kernel's id is the seed, so that the archived blocks give the same interval again.
     speedup = speedup_of(ratios, Random(found.kernel))
-    judge.repeatability.add(found.problem, found.kernel, speedup)
     known = recall(judge.disk_cache, problem=found.problem, device=judge.device, precision=judge.settings.precision)
     kernel_ms = time_ms(rounds, KERNEL)
     tags = {

@@ -5,8 +5,6 @@ import statistics
 import threading
 from collections import defaultdict
 
-from kbevolve.evaluators.timing.statistics import Speedup
-
 #: Standard deviations between processes that a difference must exceed: noise alone does that in fewer than 3 of 1000.
 _SIGMAS = 3.0
 
@@ -21,10 +19,10 @@ class Repeatability:
         # Problem -> kernel -> log speedups, each measured in fresh processes.
         self._measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
-    def add(self, problem: str, kernel: str, speedup: Speedup) -> None:
-        """Add one measurement of a kernel."""
+    def add(self, problem: str, kernel: str, speedup: float) -> None:
+        """Add one measurement of a kernel in a process of its own, that nothing disturbed."""
         with self._lock:
-            self._measured[problem][kernel].append(math.log(speedup.estimate))
+            self._measured[problem][kernel].append(math.log(speedup))
 
     def tie(self, problem: str) -> float:
         """Share up to which a difference is noise, by the deviation between processes, pooled over the kernels."""

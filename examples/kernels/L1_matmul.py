@@ -1,3 +1,23 @@
+# Exported by kbevolve 0.1.0 on 2026-11-28; the kernel follows this block.
+#
+# problem     L1/matmul (text 59dd6cbe322819a7)
+# kernel      c38e923861ed3671, cuda
+# run         matmul-20261127-181234-ded8, seed 0, generation 2
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 1.4e-05 against the fp64 truth (the reference's own: 1.4e-06)
+# speedup     6.185 times PyTorch eager, 95 % interval 6.175 to 6.196
+# times       0.434 ms; eager 2.685 ms in the same rounds
+# KernelBench 5.46× over eager, 490 µs, eager 2.67 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    2 a call, for which the host needs 118 µs, eager 31.3 µs
+# measured    2026-11-28 01:25 UTC
+# again with  kbevolve evaluate L1_matmul.py --problem L1/matmul --device cuda
+#
+# lineage, newest first:
+#   c38e923861ed3671  g2    rewrite    6.194x  B read once: a column panel in the registers of a cluster, images bulk-…
+#   3e91d5b45b1de2fc  g1    mutate     4.974x  fp16 product with two fp8 corrections from operands packed as shared-me…
+#   202369a3eeaa8311  g0    seed       1.003x  the reference itself
+# ---- end of provenance ----
+
 import ctypes
 import hashlib
 import os

@@ -1,3 +1,21 @@
+# Exported by kbevolve 0.1.0 on 2026-11-28; the kernel follows this block.
+#
+# problem     kernelbench:1/95 (text 4cdfaaf1c2118369)
+# kernel      f9ec90aefbaeb133, triton
+# run         95-20261127-181301-6b86, seed 0, generation 0
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 1.8e-04 against the fp64 truth (the reference's own: 1.4e-03)
+# speedup     3.272 times PyTorch eager, 95 % interval 3.264 to 3.281
+# times       0.1244 ms; eager 0.408 ms in the same rounds
+# KernelBench 2.45× over eager, 167 µs, eager 410 µs, by its way of timing (cuda_event), which includes slow launches
+# launches    2 a call, for which the host needs 133 µs, eager 23.9 µs
+# measured    2026-11-28 01:25 UTC
+# again with  kbevolve evaluate level_1_problem_95_sample_0_kernel.py --problem kernelbench:1/95 --device cuda
+#
+# lineage, newest first:
+#   f9ec90aefbaeb133  g0    seed       3.326x  given: level_1_problem_95_sample_0_kernel.py
+# ---- end of provenance ----
+
 """Cross entropy: one streaming pass with rows in registers, and a tail kernel under programmatic dependent launch."""
 
 import torch

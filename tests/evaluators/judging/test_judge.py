@@ -158,15 +158,18 @@ def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("slowed", "verdict"), [(2, Verdict.CORRECT), (3, Verdict.REFUSED)])
 def test_a_kernel_that_slows_the_reference_in_three_processes_is_refused(
-    slowed: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+    slowed: int, verdict: Verdict, evaluate: Evaluate, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturbed = iter([True] * slowed + [False])
     monkeypatch.setattr(pipeline, "disturbs", lambda context, rounds: next(disturbed))
+    known: list[float] = []
+    monkeypatch.setattr(judge._context.repeatability, "add", lambda problem, kernel, speedup: known.append(speedup))
     found = evaluate(candidate(RIGHT))
     assert found.verdict is verdict, found.message
     assert ("pending-work" in found.tags) == (verdict is Verdict.REFUSED)
     assert (found.timing.speedup is None) == (verdict is Verdict.REFUSED)
     assert bool(found.blocks) == (verdict is Verdict.CORRECT)
+    assert known == ([found.timing.speedup] if found.timing.speedup else []), "disturbed ones widen no tie"
 
 
 @pytest.mark.parametrize(("shown", "verdict"), [(1, Verdict.CORRECT), (2, Verdict.CORRECT), (3, Verdict.REFUSED)])

@@ -11,7 +11,6 @@ from kbevolve.evaluators.timing import statistics as statistics_module
 from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.statistics import (
     LEAST_ROUNDS,
-    Speedup,
     block_ms,
     comparison_of,
     enough,
@@ -113,7 +112,7 @@ def repeated(*logs: list[float]) -> Repeatability:
     found = Repeatability(0.01)
     for kernel, values in enumerate(logs):
         for value in values:
-            found.add("problem", str(kernel), Speedup(estimate=math.exp(value), low=1.0, high=1.0))
+            found.add("problem", str(kernel), math.exp(value))
     return found
 
 
