@@ -105,7 +105,11 @@ def test_an_interruption_ends_all_in_order(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.005)
 
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, "slow", "slow", "never")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "slow", "slow", "never")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(list(tmp_path.glob("closed *"))) == 2
