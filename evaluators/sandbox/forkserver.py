@@ -97,8 +97,9 @@ class ForkServer:
         # Requests without an answer: after a timeout a late answer must not be taken for the next one.
         self._unanswered = 0
         self._lock = threading.Lock()
-        # A server that nobody has used and closed ends when it is forgotten.
+        # Whether it was asked for a worker.
         self._forks = threading.Event()
+        # It ends with its last reference, too: a command that stops early has no judge that closes it.
         self._end = weakref.finalize(self, _end, process, self._forks, connection, output, directory)
 
     @property

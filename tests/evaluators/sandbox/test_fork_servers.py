@@ -108,7 +108,7 @@ def test_an_early_server_forks_a_pool_s_workers(early: ForkServer) -> None:
 
 
 @pytest.mark.slow
-def test_an_early_server_that_nobody_uses_ends_when_it_is_forgotten() -> None:
+def test_an_unused_early_server_ends_with_its_last_reference() -> None:
     found = launch.open_fork_server_early("cpu")
     if found is None:
         pytest.skip("no worker is forked here")
