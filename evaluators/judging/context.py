@@ -58,6 +58,8 @@ class JudgeContext:
     disk_cache: DiskCache
     #: The speedups measured so far.
     repeatability: Repeatability
+    #: Compiles what the judge itself runs on the device.
+    compiling: threading.Thread
     #: Finds kernels with identical binaries; None to judge every kernel itself.
     shell_of: ShellOf | None = None
 
@@ -203,6 +205,7 @@ class ProblemContext:
             raise EvaluatorError(f"the reference failed when timed again: {failure.message}; try again") from None
 
     def _measure(self, reference: CandidateProcess) -> Undisturbed:
+        self.judge.compiling.join()
         with self.judge.gate.exclusive():
             started, warm = time.monotonic(), self.prepared.first_inputs()
             calls: list[Call] = []

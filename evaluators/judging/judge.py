@@ -7,10 +7,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from random import Random
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -20,6 +20,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
+from kbevolve.evaluators.correctness.sketch import compile_ahead
 from kbevolve.evaluators.device import memory
 from kbevolve.evaluators.device.devices import Device, current
 from kbevolve.evaluators.device.gate import DeviceGate
@@ -71,7 +72,7 @@ def width_for(device: Device, asked: int = 0) -> int:
     return 1 if device.type == "cpu" else max(1, min(_WIDEST, len(os.sched_getaffinity(0)) - _TIMING_CORES))
 
 
-class Judge:
+class Judge(AbstractContextManager["Judge"]):
     """Judges kernels on one device; implements `Evaluator`, `Checker` and `Confirmer`.
 
     Each kernel gets a worker process of its own, which is killed afterwards. What belongs to the problem (truth,
@@ -124,6 +125,7 @@ class Judge:
             builds=BuildPool(device, settings, disk_cache, width=builders, plain=plain, while_precompiling=quietly),
             disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),
+            compiling=compile_ahead(device.torch_name),
             shell_of=shell_of,
         )
         self._admission = Admission()
@@ -131,15 +133,13 @@ class Judge:
         self._preparing = threading.Lock()
         self._problem: ProblemContext | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """End all processes and free the memory. May be called twice."""
         self._leave_problem()
+        self._context.compiling.join()
         self._context.gate.close()
         self._context.workers.close()
         self._context.builds.close()
@@ -314,7 +314,7 @@ class Judge:
     def _or_release(self, problem: Problem, act: Callable[[], _Result]) -> _Result:
         """The result of `act`. Where the judge runs out of memory, release all that it holds: EvaluatorError of a line.
 
-        What the frames of the error hold is free when the error is gone, so it is not the cause of the new one.
+        What the frames of the error hold is free when it is gone, so it is not the cause of the new one.
         """
         try:
             with current(self.device):

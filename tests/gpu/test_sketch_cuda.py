@@ -1,8 +1,12 @@
 """The Triton kernel of the sketch gives the result of torch, and is faster."""
 
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,6 +45,25 @@ def seconds(action: Callable[[], object]) -> float:
 
 def test_the_kernel_is_used() -> None:
     assert made(1000, 1000)._fused is not None
+
+
+_AHEAD = """
+import os, torch
+from kbevolve.evaluators.correctness.sketch import Sketch, compile_ahead
+compile_ahead("cuda").join()
+before = set(os.listdir(os.environ["TRITON_CACHE_DIR"]))
+for shape in ((200, 331), (1024, 1024), (1, 20_483)):
+    Sketch(shape, device="cuda", seed=7).of(torch.rand(shape, device="cuda"))
+print(len(before), len(set(os.listdir(os.environ["TRITON_CACHE_DIR"])) - before))
+"""
+
+
+def test_sketches_of_fp32_compile_nothing_after_it_was_done_ahead(tmp_path: Path) -> None:
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", _AHEAD], env=environment, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before > 0
+    assert after == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
