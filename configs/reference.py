@@ -7,7 +7,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -89,6 +89,15 @@ def without_head(source: str) -> tuple[str, str]:
     return "".join(f"{ast.unparse(node)}\n" for node in imports), without(source, [*imports, *notes])
 
 
+def replaced(source: str, places: Iterable[tuple[int, int, int, str]]) -> str:
+    """The text with parts of lines replaced: for each the line and column of `ast`, bytes to drop, and a new text."""
+    lines = source.encode().split(b"\n")  # bytes, as columns of `ast` count them
+    for line, column, dropped, text in sorted(places, reverse=True):
+        before = lines[line - 1]
+        lines[line - 1] = before[:column] + text.encode() + before[column + dropped :]
+    return b"\n".join(lines).decode()
+
+
 def forward_arguments(source: str) -> tuple[str, ...]:
     """The names of the arguments that the `forward` of a problem's `Model` takes, without self, ``*`` and ``**``."""
     arguments = _forward(source, "Model").args
@@ -122,20 +131,18 @@ def _asks(node: ast.stmt) -> bool:
 
 def _renamed(source: str, old: str, new: str) -> str:
     """The text with a top-level class renamed, where it is defined and wherever it is read."""
-    # Lines of bytes, because columns of `ast` count UTF-8 bytes.
     lines = source.encode().split(b"\n")
     tree = ast.parse(source)
     places = [
-        (node.lineno - 1, node.col_offset)
+        (node.lineno, node.col_offset, len(old), new)
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and node.id == old and isinstance(node.ctx, ast.Load)
     ]
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == old:
-            places.append((node.lineno - 1, lines[node.lineno - 1].index(old.encode(), len("class "))))
-    for row, column in sorted(places, reverse=True):
-        lines[row] = lines[row][:column] + new.encode() + lines[row][column + len(old) :]
-    return b"\n".join(lines).decode()
+            column = lines[node.lineno - 1].index(old.encode(), len("class "))
+            places.append((node.lineno, column, len(old), new))
+    return replaced(source, places)
 
 
 def _forward(source: str, model: str) -> ast.FunctionDef:

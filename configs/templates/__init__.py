@@ -10,7 +10,8 @@ has convolutions of few channels, whose numbers are read where they lie and spli
 `fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
 `direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`).
 `split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`. `graph_replay.py`
-makes one launch of the many of torch.compile's code, with templates or without.
+makes one launch of the many of torch.compile's code, with templates or without. `recurrent.py` stands alone: modules
+in the place of torch.nn's GRU and LSTM, in CUDA C++.
 """
 
 import re

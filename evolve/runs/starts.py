@@ -11,10 +11,12 @@ from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
+from kbevolve.evolve.proposers.seeds.recurrent import with_recurrent_layers
 from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
 from kbevolve.evolve.proposers.seeds.seeds import (
     FUSED_PRODUCTS,
     INDUCTOR,
+    RECURRENT,
     REPLAYED,
     SPLIT_PRODUCTS,
     TEMPLATES,
@@ -48,8 +50,15 @@ def new_starts(context: RunContext) -> tuple[StartingKernel, ...]:
     """The starting kernels that need not be generated; none when generation 0 is over."""
     if _is_over(context):
         return ()
-    known = starting_kernels(context.problem, context.device.type)
+    known = (*starting_kernels(context.problem, context.device.type), *_recurrent_starts(context))
     return tuple(start for start in known if _fits(start.kernel, context.settings)) + given_starts(context.settings)
+
+
+def _recurrent_starts(context: RunContext) -> tuple[StartingKernel, ...]:
+    if context.device.type != "cuda" or not takes_templates(context):
+        return ()
+    source = with_recurrent_layers(context.problem.source_for("cuda"))
+    return (StartingKernel(kernel=Kernel.from_source(source), note=RECURRENT),) if source else ()
 
 
 def _fits(kernel: Kernel, settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.proposers.seeds.seeds import (
     FUSED_PRODUCTS,
     INDUCTOR,
+    RECURRENT,
     REPLAYED,
     SPLIT_PRODUCTS,
     TEMPLATES,
@@ -149,6 +150,16 @@ def test_on_a_cpu_templates_give_a_start_or_say_why_not(
     assert all(one.startswith(wanted) for one, wanted in zip(said, lines, strict=True)), said
     if TEMPLATES in notes:
         assert declared(starts[-1].kernel.source), "the search has something to change"
+
+
+@pytest.mark.parametrize(("capability", "offered"), [("sm_90", True), ("sm_80", False)])
+def test_recurrent_layers_have_a_template_on_sm_90(
+    capability: str, offered: bool, context: RunContext, tmp_path: Path
+) -> None:
+    (tmp_path / "m.py").write_text(REFERENCE.replace("BODY", "torch.nn.GRU(64, 64)(x)[0]"))
+    device = replace(context.device, type="cuda", fingerprint=f"cuda/NVIDIA X/{capability}/torch 2.13")
+    starts = new_starts(replace(context, problem=find_problem(str(tmp_path / "m.py")), device=device))
+    assert (RECURRENT in [start.note for start in starts]) == offered
 
 
 def in_language(context: RunContext, backend: str) -> RunContext:

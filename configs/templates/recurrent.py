@@ -1,0 +1,132 @@
+import ctypes
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+RECURRENT_SLOTS = 4  # tune: 4, 2, 8
+RECURRENT_SOURCE = r"""
+@recurrent.cu@"""
+RECURRENT_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
+RECURRENT_MOST = 8
+
+
+class RecurrentCell(ctypes.Structure):
+    """As `Cell` in the source: one direction of one layer."""
+
+    pointers = ("w_ih", "w_hh", "b_ih", "b_hh", "h0", "c0", "projected", "sequence", "out", "hn", "cn", "before", "done", "source")
+    numbers = ("projected_step", "projected_batch", "out_step", "out_batch", "reverse")
+    _fields_ = [*((name, ctypes.c_void_p) for name in pointers), *((name, ctypes.c_longlong) for name in numbers)]
+
+    def place(self, **tensors):
+        for name, tensor in tensors.items():
+            setattr(self, name, None if tensor is None else tensor.data_ptr())
+
+
+@functools.cache
+def recurrent_library(gates, hidden, batch):
+    """The source for these sizes, compiled and loaded."""
+    constants = f"GATES = {gates}, H = {hidden}, B = {batch}, SLOTS = {RECURRENT_SLOTS}, MOST = {RECURRENT_MOST}"
+    source = RECURRENT_SOURCE.replace("CONSTANTS", f"constexpr int {constants};", 1)
+    name = "recurrent_" + hashlib.sha256((source + str(RECURRENT_FLAGS)).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kernel.cu").write_text(source)
+    cpp_extension.load(name=name, sources=[str(folder / "kernel.cu")], extra_cuda_cflags=RECURRENT_FLAGS,
+                       build_directory=str(folder), is_python_module=False, with_cuda=True)
+    library = ctypes.CDLL(str(folder / f"{name}.so"))
+    library.recurrent.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    return library
+
+
+def joined(parts):
+    return None if parts[0] is None else torch.cat(parts)
+
+
+class Recurrent:
+    """The layers of torch's module in one launch, both directions of a layer in one; where it cannot be, as torch does.
+
+    The products of the first layer with its inputs are a product of their own, those of the others are computed where
+    they are needed. Sums are of fp32.
+    """
+
+    @torch.no_grad()
+    def forward(self, input, hx=None):
+        gates = self.weight_hh_l0.shape[0] // self.hidden_size
+        if not self.fits(input) or not recurrent_library(gates, self.hidden_size, self.batch_of(input)).recurrent_cells():
+            return super().forward(input, hx)
+        states = (hx,) if isinstance(hx, torch.Tensor) else hx or ()
+        for state in states:
+            self.check_hidden_size(state, self.get_expected_hidden_size(input, None))
+        out, *last = self.computed(gates, input, *states)
+        return out, last[0] if gates == 3 else tuple(last)
+
+    def batch_of(self, x):
+        return x.shape[0 if self.batch_first else 1]
+
+    def fits(self, x):
+        """Whether the kernel can compute it: few sequences, and weights that fit into registers."""
+        if not (isinstance(x, torch.Tensor) and x.dim() == 3 and x.numel() and x.shape[2] == self.input_size):
+            return False
+        whole = all(one.device == x.device and one.dtype == torch.float32 for one in (x, *self._flat_weights))
+        return (whole and x.is_cuda and torch.cuda.get_device_capability(x.device) == (9, 0) and self.batch_of(x) <= 16
+                and self.hidden_size % 64 == 0 and self.hidden_size <= 256 and not self.proj_size
+                and not (self.training and self.dropout) and all(one.data_ptr() % 16 == 0 for one in self._flat_weights))
+
+    def computed(self, gates, x, h0=None, c0=None):
+        """The sequence that the last layer makes, and the last states of all layers: h and, of LSTMs only, c."""
+        x = x.transpose(0, 1) if self.batch_first else x
+        batch, hidden, ways = x.shape[1], self.hidden_size, 2 if self.bidirectional else 1
+        names = [f"_l{layer}{way}" for layer in range(self.num_layers) for way in ("", "_reverse")[:ways]]
+        weights = [[getattr(self, f"{kind}{name}", None) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+                   for name in names]
+        library = recurrent_library(gates, hidden, batch)
+        together = ways if ways > 1 else library.recurrent_cells()
+        shape = (len(names), batch, hidden)
+        states = [x.new_zeros(shape) if one is None else one.contiguous() for one in (h0, c0)[: gates - 2]]
+        last = [x.new_empty(shape) for _ in states]
+        for first in range(0, len(names), together):
+            here = slice(first, first + together)
+            parts = [[one[here] for one in kind] for kind in (states, last)]
+            x = self.launched(library, gates, x, weights[here], *parts)
+        return x.transpose(0, 1) if self.batch_first else x, *last
+
+    def launched(self, library, gates, x, weights, states, last):
+        """The sequence that these layers make, or both directions of one."""
+        (steps, batch, _), hidden, count = x.shape, self.hidden_size, len(weights)
+        ways = 2 if self.bidirectional else 1
+        weight, _, bias, _ = weights[0] if ways == 1 else map(joined, zip(*weights))
+        projected = torch.nn.functional.linear(x, weight, bias)
+        out = x.new_empty(steps, batch, ways * hidden)
+        sequences = x.new_empty(0 if ways > 1 else count - 1, steps * batch * hidden)
+        done = torch.zeros(count, 16, device=x.device, dtype=torch.int32)
+        cells = (RecurrentCell * RECURRENT_MOST)()
+        for i, (cell, (w_ih, w_hh, b_ih, b_hh)) in enumerate(zip(cells, weights)):
+            cell.place(w_ih=w_ih, w_hh=w_hh, b_ih=b_ih, b_hh=b_hh, h0=states[0][i], hn=last[0][i])
+            if gates == 4:
+                cell.place(c0=states[1][i], cn=last[1][i])
+            if i < ways:
+                cell.place(projected=projected[..., i * gates * hidden :])
+                cell.projected_step, cell.projected_batch = projected.stride()[:2]
+                cell.reverse = i
+            else:
+                cell.place(source=sequences[i - 1], before=done[i - 1])
+            if ways > 1 or i == count - 1:
+                cell.place(out=out[..., i * hidden :] if ways > 1 else out)
+                cell.out_step, cell.out_batch = out.stride()[:2]
+            else:
+                cell.place(sequence=sequences[i], done=done[i])
+        if status := library.recurrent(ctypes.byref(cells), count, steps, torch.cuda.current_stream(x.device).cuda_stream):
+            raise RuntimeError(f"recurrent layers: CUDA error {status}")
+        return out
+
+
+class RecurrentGRU(Recurrent, torch.nn.GRU):
+    """Gates r, z and n."""
+
+
+class RecurrentLSTM(Recurrent, torch.nn.LSTM):
+    """Gates i, f, g and o."""
