@@ -16,7 +16,7 @@ from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.elsewhere import transferred_samples
 from kbevolve.evolve.proposers.tuning.reach import shares
-from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Sample, Surrogate, chances_to_pass
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, MOST_FITTED, Sample, Surrogate, chances_to_pass
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 from kbevolve.islands.island import Member
 
@@ -63,13 +63,11 @@ class TunablesProposer:
             for member in relatives
             for values in [values_of(member.kernel.source)]
         ]
-        failed = [
-            _effective(source, values_of(kernel.source))
-            for kernel in brief.learnt.failed
-            if skeleton(kernel.source) == shape
-        ]
         choices = {one.name: one.choices for one in tunables}
-        chances = chances_to_pass(choices, [one.setting for one in samples], failed)
+        passed = [member.kernel for member in brief.learnt.history]
+        chances = chances_to_pass(
+            choices, *(settings_alike(kernels, source) for kernels in (passed, brief.learnt.failed))
+        )
         elsewhere = transferred_samples(source, brief.learnt.transfer.settings)
         base = values_of(source)
         drawn = [
@@ -173,6 +171,18 @@ def _effective(source: str, setting: Mapping[str, str]) -> Setting:
     """The setting without the tunables that have no effect in it."""
     resting = idle(source, setting)
     return {name: value for name, value in setting.items() if name not in resting}
+
+
+def settings_alike(kernels: Sequence[Kernel], source: str) -> list[Setting]:
+    """Settings of kernels, of the tunables that they declare as this file does; those of its own skeleton last."""
+    shape, own = skeleton(source), {one.name: one.choices for one in declared(source)}
+    ranked = sorted(kernels, key=lambda kernel: skeleton(kernel.source) == shape)[-MOST_FITTED:]
+    found = []
+    for text in (kernel.source for kernel in ranked):
+        names = [one.name for one in declared(text) if own.get(one.name) == one.choices]
+        setting = _effective(text, values_of(text))
+        found.append({name: setting[name] for name in names if name in setting})
+    return [setting for setting in found if setting]
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -31,11 +31,14 @@ NOISE, LEAST_SPREAD = 0.05, 0.05
 #: Relevance of a tunable before there are data, and those that are tried for each: exp(-relevance) is the correlation
 #: between its most distant values.
 RELEVANCE, RELEVANCES = 1.5, (0.2, 6.0, 30.0)
-#: Share of the variance that the values have alone; the rest is what they have together.
-ALONE = 0.1
+#: Share of the variance that the values have alone, of speeds and of passes; the rest is what they have together. What
+#: fails does so for one value more often than what is fast is so for one.
+ALONE, ALONE_TO_PASS = 0.1, 0.5
 #: Samples that are fitted, the fastest, and tunables whose relevance is fitted, those with the largest share: a fit
 #: takes some 10 ms, for a judge that takes a second.
 SAMPLES, FITTED = 128, 16
+#: Settings that passed, and settings that failed, of which the chance to pass is fitted, the newest.
+MOST_FITTED = SAMPLES // 2
 #: Least share of a tunable: what a profile leaves out may matter.
 LEAST_SHARE = 0.05
 #: Least chance of a setting to pass: what failed nearby may have failed for another reason.
@@ -63,12 +66,18 @@ class Surrogate:
         choices: tunable name -> its values.
         samples: what was measured.
         shares: tunable name -> the share of the kernel's time that it can change, 0 to 1; 1 where nothing is known.
+        alone: share of the variance that the values have alone.
     """
 
     def __init__(
-        self, choices: Mapping[str, Sequence[str]], samples: Sequence[Sample], shares: Mapping[str, float] | None = None
+        self,
+        choices: Mapping[str, Sequence[str]],
+        samples: Sequence[Sample],
+        shares: Mapping[str, float] | None = None,
+        *,
+        alone: float = ALONE,
     ) -> None:
-        self._choices = choices
+        self._choices, self._alone = choices, alone
         self._tables = [_distances(values) for values in choices.values()]
         known = [max(LEAST_SHARE, (shares or {}).get(name, 1.0)) for name in choices]
         self._share = np.array(known) / sum(known)
@@ -143,7 +152,7 @@ class Surrogate:
         return min(1.0, float(share * len(self._share)))
 
     def _combined(self, alone: Array, together: Array) -> Array:
-        return self._variance * (ALONE * alone + (1 - ALONE) * np.exp(-together))
+        return self._variance * (self._alone * alone + (1 - self._alone) * np.exp(-together))
 
     def _fit(self) -> None:
         """Choose the relevance of each tunable, one after another; a step recomputes what that tunable adds."""
@@ -189,9 +198,9 @@ def chances_to_pass(
     """
     if not failed:
         return lambda settings: np.ones(len(settings))
-    known = [Sample(setting=one, speedup=math.e) for one in passed[-SAMPLES // 2 :]]
-    known += [Sample(setting=one, speedup=1.0) for one in failed[-SAMPLES // 2 :]]
-    surrogate = Surrogate(choices, known)
+    known = [Sample(setting=one, speedup=math.e) for one in passed[-MOST_FITTED:]]
+    known += [Sample(setting=one, speedup=1.0) for one in failed[-MOST_FITTED:]]
+    surrogate = Surrogate(choices, known, alone=ALONE_TO_PASS)
     return lambda settings: np.clip(surrogate.expected(settings), LEAST_CHANCE, 1.0)
 
 

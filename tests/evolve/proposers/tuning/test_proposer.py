@@ -93,18 +93,20 @@ def test_a_setting_that_is_not_allowed_is_not_proposed() -> None:
         assert values_of(child.source)["UNROLL"] != "8"
 
 
-def test_values_with_which_kernels_failed_are_left_alone() -> None:
-    failed = tuple(kernel(UNROLL=8, TILE=tile, PACK=pack) for tile, pack in ((16, 0), (32, 1), (64, 0)))
-    passed = tuple(
-        kernel(UNROLL=unroll, TILE=tile, PACK=pack) for unroll, tile, pack in ((1, 16, 0), (2, 32, 1), (4, 64, 0))
-    )
+@pytest.mark.parametrize("other", ["", "\nOTHER = 1\n"], ids=["of the skeleton", "of another"])
+def test_values_with_which_kernels_failed_are_left_alone(other: str) -> None:
+    def beside(unroll: int, tile: int, pack: int) -> Kernel:
+        return Kernel.from_source(kernel(UNROLL=unroll, TILE=tile, PACK=pack).source + other)
+
+    failed = tuple(beside(8, tile, pack) for tile, pack in ((16, 0), (32, 1), (64, 0)))
+    passed = tuple(beside(unroll, tile, pack) for unroll, tile, pack in ((1, 16, 0), (2, 32, 1), (4, 64, 0)))
 
     def proposed(failed: tuple[Kernel, ...]) -> list[str]:
         seen = {one.id for one in (*failed, *passed)}
         found = []
         for seed in range(40):
             asked = brief_of(
-                Operator.TUNE, member(passed[0]), seed=seed, history=tuple(map(member, passed)), failed=failed,
+                Operator.TUNE, member(kernel()), seed=seed, history=tuple(map(member, passed)), failed=failed,
                 known=seen.__contains__,
             )  # fmt: skip
             child = TunablesProposer().propose(asked).kernel
