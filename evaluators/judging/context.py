@@ -58,7 +58,7 @@ class JudgeContext:
     disk_cache: DiskCache
     #: The speedups measured so far.
     repeatability: Repeatability
-    #: Compiles what the judge itself runs on the device.
+    #: Compiles what the judge itself runs on the device; to be joined before something is timed.
     compiling: threading.Thread
     #: Finds kernels with identical binaries; None to judge every kernel itself.
     shell_of: ShellOf | None = None

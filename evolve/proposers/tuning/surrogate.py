@@ -188,6 +188,8 @@ def chances_to_pass(
     choices: Mapping[str, Sequence[str]],
     passed: Sequence[Mapping[str, str]],
     failed: Sequence[Mapping[str, str]],
+    *,
+    alone: float = ALONE_TO_PASS,
 ) -> Callable[[Sequence[Mapping[str, str]]], Array]:
     """A function of settings: how likely each is to pass, `LEAST_CHANCE` to 1; always 1 where none failed.
 
@@ -195,12 +197,13 @@ def chances_to_pass(
         choices: tunable name -> its values.
         passed: settings that the judge accepted, the newest last; as many are fitted as of the others.
         failed: settings that it did not accept, likewise.
+        alone: share of the variance that the values have alone.
     """
     if not failed:
         return lambda settings: np.ones(len(settings))
     known = [Sample(setting=one, speedup=math.e) for one in passed[-MOST_FITTED:]]
     known += [Sample(setting=one, speedup=1.0) for one in failed[-MOST_FITTED:]]
-    surrogate = Surrogate(choices, known, alone=ALONE_TO_PASS)
+    surrogate = Surrogate(choices, known, alone=alone)
     return lambda settings: np.clip(surrogate.expected(settings), LEAST_CHANCE, 1.0)
 
 
