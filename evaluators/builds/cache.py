@@ -113,7 +113,7 @@ class BuildCache:
     def clear(self) -> None:
         """Remove the least recently used files until the rest fits."""
         found = []
-        for kind in ("object", "library", "product"):
+        for kind in ("object", "library", "triton", "product"):
             for path in (self.directory / kind).rglob("*"):
                 with contextlib.suppress(OSError):
                     if path.is_file():

@@ -15,17 +15,17 @@ from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX
+from kbevolve.evaluators.builds.triton import StartCompiler, TritonRequest
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
+from kbevolve.evaluators.sandbox.launch import COMPILER_NICE
 from kbevolve.evaluators.worker.channel import Message
 
 #: Requests in progress at once; most of them wait for their compilers.
 _MOST_REQUESTS = 64
-#: At this nice value a busy core gives a compiler a tenth of another process's share (sched(7)), so no build starves.
-_NICE = 10
 #: Cores that compilers leave free while a GPU is timed: the judge's and the worker's.
 _TIMING_CORES = 2
 
@@ -44,6 +44,7 @@ class BuildPool:
         *,
         width: int = 0,
         plain: bool = False,
+        start_compiler: StartCompiler | None = None,
         while_precompiling: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Nothing is started before the first request.
@@ -54,6 +55,7 @@ class BuildPool:
             disk_cache: in whose directory products are kept.
             width: compilers at once; 0 for all cores except those that timing needs.
             plain: build with torch's own headers only.
+            start_compiler: starts a process that compiles a Triton kernel; None where workers compile theirs.
             while_precompiling: entered while a header is precompiled, for which no kernel waits.
         """
         directories.remove_stale(prefix=DIRECTORY_PREFIX)
@@ -63,6 +65,7 @@ class BuildPool:
         self.width = width or _width(device.type)
         self.seconds = settings.build_seconds
         self._plain = plain
+        self._start_compiler = start_compiler
         self._while_precompiling = while_precompiling
         # bubblewrap dies with the thread that started it; these threads live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
@@ -85,21 +88,38 @@ class BuildPool:
         if self._plain:
             request = replace(request, plain=True)
         key = request.key(toolchain())
-        with self._lock:
-            future = self._in_progress.get(key)
-            if future is None:
-                future = self._requests.submit(self._find_or_build, key, request, seconds or self.seconds)
-                self._in_progress[key] = future
-                future.add_done_callback(lambda _: self._forget(key))
-        return future
+        most = seconds or self.seconds
+        return self._once(key, lambda: self._requests.submit(self._find_or_build, key, request, most))
 
     def builder(self, request: Message, *, seconds: float) -> Future[BuildResult]:
         """Implements `Builder`."""
-        wanted = BuildRequest.from_json(request, architecture=self.architecture)
         try:
-            return self.submit(wanted, seconds=seconds)
+            if "triton" in request:
+                return self._triton(TritonRequest.from_json(request["triton"]), seconds)
+            return self.submit(BuildRequest.from_json(request, architecture=self.architecture), seconds=seconds)
         except RuntimeError:
             raise BuilderUnavailable("the pool is closed") from None
+
+    # ---- a Triton kernel -------------------------------------------------------------------------------------------
+
+    def _triton(self, request: TritonRequest, seconds: float) -> Future[BuildResult]:
+        """As `submit`. What is known is in the future at once: a worker asks for some dozens of kernels."""
+        if self._start_compiler is None:
+            raise BuilderUnavailable("workers compile their Triton kernels here")
+        key = request.key()
+        known = self.cache.get("triton", key)
+        if known is not None:
+            found: Future[BuildResult] = Future()
+            found.set_result(known)
+            return found
+        return self._once(key, lambda: self._steps.submit(self._compile_triton, key, request, seconds))
+
+    def _compile_triton(self, key: str, request: TritonRequest, seconds: float) -> BuildResult:
+        assert self._start_compiler is not None, "else nothing is submitted"
+        result = request.compile(self._start_compiler, seconds=seconds)
+        if not self._stop.is_set():
+            self.cache.put("triton", key, result)
+        return result
 
     # ---- one request -----------------------------------------------------------------------------------------------
 
@@ -133,12 +153,17 @@ class BuildPool:
 
     @property
     def _nice(self) -> int:
-        """By how much compilers yield to other processes, as nice(1) takes it.
+        """By how much compilers yield to other processes. On a CPU no kernel is timed meanwhile."""
+        return COMPILER_NICE if self.architecture else 0
 
-        While they run, a kernel may be timed on the GPU, whose host process needs a core at once for each call, and
-        workers start, which use the driver in turn. On a CPU no kernel is timed meanwhile.
-        """
-        return _NICE if self.architecture else 0
+    def _once(self, key: str, submit: Callable[[], Future[BuildResult]]) -> Future[BuildResult]:
+        """The future of this key that is in progress, or a new one."""
+        with self._lock:
+            future = self._in_progress.get(key)
+            if future is None:
+                future = self._in_progress[key] = submit()
+                future.add_done_callback(lambda _: self._forget(key))
+        return future
 
     def _forget(self, key: str) -> None:
         with self._lock:

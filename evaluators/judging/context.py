@@ -2,7 +2,7 @@
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from kbevolve.evaluators.candidate.output_check import OutputChecker
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.correctness.kept import PROCESS_BYTES
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.sketch import compile_ahead
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.device.memory import free_bytes
@@ -26,6 +27,7 @@ from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.binary_dedup import KnownBinaries, ShellOf
 from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.clock import Undisturbed
 from kbevolve.evaluators.timing.repeatability import Repeatability
@@ -62,6 +64,51 @@ class JudgeContext:
     compiling: threading.Thread
     #: Finds kernels with identical binaries; None to judge every kernel itself.
     shell_of: ShellOf | None = None
+
+    def close(self) -> None:
+        """End all processes. May be called twice."""
+        self.compiling.join()
+        self.gate.close()
+        self.workers.close()
+        self.builds.close()
+        self.lint.close()
+
+
+def open_context(
+    device: Device,
+    settings: EvaluationSettings,
+    disk_cache: DiskCache,
+    *,
+    width: int,
+    builders: int,
+    plain: bool,
+    shell_of: ShellOf | None,
+    fork_server: ForkServer | None,
+) -> JudgeContext:
+    """Start the first workers; the arguments are those of `judge.Judge`."""
+    on_cpu, gate = device.type == "cpu", DeviceGate(device)
+    connections = 0 if on_cpu else settings.connections
+    workers = WorkerPool(device, gate, spares=width, connections=connections, fork_server=fork_server)
+    builds = BuildPool(
+        *(device, settings, disk_cache),
+        width=builders,
+        plain=plain,
+        start_compiler=None if on_cpu else workers.compiler,
+        # On a CPU, precompiling would take the cores from a kernel that is timed.
+        while_precompiling=gate.shared if on_cpu else nullcontext,
+    )
+    return JudgeContext(
+        device=device,
+        settings=settings,
+        gate=gate,
+        lint=LintProcess(),
+        workers=workers,
+        builds=builds,
+        disk_cache=disk_cache,
+        repeatability=Repeatability(settings.tie),
+        compiling=compile_ahead(device.torch_name),
+        shell_of=shell_of,
+    )
 
 
 def start_candidate(

@@ -18,17 +18,14 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, c
 from kbevolve.configs.errors import EvaluatorError, KBEvolveError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
-from kbevolve.evaluators.correctness.sketch import compile_ahead
 from kbevolve.evaluators.device import memory
 from kbevolve.evaluators.device.devices import Device, current
-from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
 from kbevolve.evaluators.judging.check import check_alone
-from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
+from kbevolve.evaluators.judging.context import ProblemContext, open_context
 from kbevolve.evaluators.judging.head_to_head import run_contest
 from kbevolve.evaluators.judging.paired_timing import KERNEL, log_ratios, time_beside_reference
 from kbevolve.evaluators.judging.phases import Phases
@@ -41,14 +38,11 @@ from kbevolve.evaluators.judging.pipeline import (
     lacked_memory,
     rejected,
 )
-from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
-from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, Baseline, missing, recall, remember
 from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.statistics import speedup_of
 
 _Result = TypeVar("_Result")
@@ -111,22 +105,13 @@ class Judge(AbstractContextManager["Judge"]):
         self._switch_seconds = sys.getswitchinterval()
         if width > 1:
             sys.setswitchinterval(_SWITCH_SECONDS)
-        on_cpu, gate = device.type == "cpu", DeviceGate(device)
-        connections = 0 if on_cpu else settings.connections
-        disk_cache = disk_cache or DiskCache()
-        # On a CPU, precompiling would take the cores from a kernel that is timed.
-        quietly = gate.shared if on_cpu else nullcontext
-        self._context = JudgeContext(
-            device=device,
-            settings=settings,
-            gate=gate,
-            lint=LintProcess(),
-            workers=WorkerPool(device, gate, spares=width, connections=connections, fork_server=fork_server),
-            builds=BuildPool(device, settings, disk_cache, width=builders, plain=plain, while_precompiling=quietly),
-            disk_cache=disk_cache,
-            repeatability=Repeatability(settings.tie),
-            compiling=compile_ahead(device.torch_name),
+        self._context = open_context(
+            *(device, settings, disk_cache or DiskCache()),
+            width=width,
+            builders=builders,
+            plain=plain,
             shell_of=shell_of,
+            fork_server=fork_server,
         )
         self._admission = Admission()
         self._threads = torch.get_num_threads()
@@ -139,11 +124,7 @@ class Judge(AbstractContextManager["Judge"]):
     def close(self) -> None:
         """End all processes and free the memory. May be called twice."""
         self._leave_problem()
-        self._context.compiling.join()
-        self._context.gate.close()
-        self._context.workers.close()
-        self._context.builds.close()
-        self._context.lint.close()
+        self._context.close()
         sys.setswitchinterval(self._switch_seconds)
 
     def card(self, problem: Problem) -> ProblemCard:

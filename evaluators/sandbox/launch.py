@@ -16,15 +16,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap, directories
 from kbevolve.evaluators.sandbox.environment import CONNECTIONS, program_environment, worker_environment
 from kbevolve.evaluators.sandbox.forkserver import ForkServer, WorkerProcess, did_not_start, introduced
-from kbevolve.evaluators.sandbox.permissions import Permissions, permissions_for
+from kbevolve.evaluators.sandbox.permissions import DEVICES, Permissions, permissions_for
 from kbevolve.evaluators.sandbox.usage import FILE_BYTES
 from kbevolve.evaluators.worker import landlock
 from kbevolve.evaluators.worker.supervisor import SIGNALLED
+
+#: By how much a process that compiles yields to others, as nice(1) takes it: a busy core gives it a tenth of another
+#: process's share (sched(7)), so no build starves. While it runs, a kernel may be timed on a GPU, whose host process
+#: needs a core at once for each call, and workers start, which use the driver in turn.
+COMPILER_NICE = 10
 
 #: The worker program.
 PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
@@ -52,7 +58,12 @@ class LaunchedWorker:
 
 
 def start(
-    device: Device, server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
+    device: Device,
+    server: ForkServer | None = None,
+    *,
+    built: Path | None = None,
+    connections: int = 0,
+    compiles: bool = False,
 ) -> LaunchedWorker:
     """Start a worker in a session of its own.
 
@@ -61,6 +72,7 @@ def start(
         server: forks the worker; None to start a program.
         built: what Triton compiled for itself in another worker (`triton_cache`); this one gets a copy.
         connections: hardware queues of its CUDA context; 0 for the driver's default.
+        compiles: it compiles a Triton kernel and opens no device (`worker.triton_compiler`); only with a `server`.
 
     Raises:
         EvaluatorError: the fork server has died.
@@ -80,6 +92,7 @@ def start(
             environment[CONNECTIONS] = str(connections)
         if server is not None:
             arguments = _arguments(device, server.files_of(directory), theirs.fileno())
+            arguments = _compiling(arguments) if compiles else arguments
             process = server.fork(arguments, environment, directory, ours, theirs, output_write)
         else:
             permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
@@ -187,6 +200,13 @@ def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> d
     }
     arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device.type), "threads": device.threads}
     return arguments | {"confinement": confinement}
+
+
+def _compiling(arguments: Mapping[str, Any]) -> dict[str, object]:
+    """A worker's arguments, for a process that only compiles."""
+    confinement = arguments["confinement"]
+    files = confinement["files"] | {"devices": list(DEVICES)}
+    return {**arguments, "confinement": confinement | {"files": files}, "compiles": COMPILER_NICE}
 
 
 def _popen(

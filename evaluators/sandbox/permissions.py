@@ -45,7 +45,7 @@ LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
 _PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")
 
 #: Special files that every process may use. The others include disks and raw memory.
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 #: CUDA's driver writes the names of its threads here; without it cuInit fails with error 304. The worker resolves the
 #: path, so it is the worker's own.
@@ -103,7 +103,7 @@ def permissions_for(
         roots += [folder / part for part in _PARTS] if _contains(folder, private) else [folder]
     # The user wrote these lists, but a home or a checkout on a search path is no permission to read all of it.
     roots += [folder for folder in _listed(environment) if not _contains(folder, private)]
-    devices = [Path(path) for path in _DEVICES]
+    devices = [Path(path) for path in DEVICES]
     own: tuple[str, ...] = ()
     if device is not None and device.type == "cuda":
         devices += special_files(find_gpu(device))

@@ -4,9 +4,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
@@ -53,10 +54,16 @@ class Worker:
     """One worker process."""
 
     def __init__(
-        self, device: Device, server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
+        self,
+        device: Device,
+        server: ForkServer | None = None,
+        *,
+        built: Path | None = None,
+        connections: int = 0,
+        compiles: bool = False,
     ) -> None:
         """Start it by `launch.start`."""
-        self._launched = launch.start(device, server, built=built, connections=connections)
+        self._launched = launch.start(device, server, built=built, connections=connections, compiles=compiles)
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)
         self._killed, self._killing = False, threading.Lock()
@@ -218,9 +225,12 @@ class Worker:
                     raise Rejection(Verdict.TIMED_OUT, "stopped: it reported compilers to the end of its time")
                 built = None
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
-                    compiling.enter_context(self.while_compiling())
+                    request = message.get("build")
+                    future = self._submitted(request, limits["building"] - spent["building"])
+                    if future is None or not _is_known(future):
+                        compiling.enter_context(self.while_compiling())
                     paused = time.monotonic() - self.clock
-                    built = self._build(message.get("build"), limits["building"], spent)
+                    built = None if future is None else self._built(request, future, spent)
                     phase = "building" if built is None else "loading"
                     self.built_alone |= built is None
                 elif message["phase"] == "loading" and phase == "building":
@@ -234,19 +244,29 @@ class Worker:
                     self.deadline += time.monotonic() - waiting  # nor is waiting for the device
                 self._reply(built)
 
-    def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildResult | None:
-        """Have a request built; None when the worker must compile by itself."""
-        began = time.monotonic()
-        seconds = limit - spent["building"]
+    def _submitted(self, request: object, seconds: float) -> "Future[BuildResult] | None":
+        """A request that is being built; None when the worker must compile by itself."""
         if self.builder is None or not isinstance(request, dict) or seconds <= 0:
             return None
         if len(self.built) >= _MOST_BUILDS:
             raise Rejection(Verdict.CRASHED, f"it asked for more than {_MOST_BUILDS} builds")
+        future: Future[BuildResult] = Future()
         try:
             with reading_a_reply(BuildRefused, BuilderUnavailable):
-                future = self.builder(request, seconds=seconds)
+                return self.builder(request, seconds=seconds)
+        except BuildRefused as refused:
+            future.set_exception(refused)
+        except BuilderUnavailable:
+            return None
+        return future
+
+    def _built(self, request: Any, future: "Future[BuildResult]", spent: dict[str, float]) -> BuildResult | None:
+        """What was built of a request; None when the worker must compile by itself."""
+        began = time.monotonic()
+        try:
             while not future.done():
-                self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
+                wait([future], _BUILD_POLL_SECONDS)
+                self._connection.read(0)  # raises when the worker exits
                 self._watch()
             built = future.result()
         except BuildRefused as refused:
@@ -259,7 +279,8 @@ class Worker:
         self.deadline -= built.seconds
         if built.product is None and built.why is FailureReason.TIME:
             raise Rejection(Verdict.TIMED_OUT, f"stopped after {built.seconds:.0f} s of compiling")
-        self.built.append(WorkerBuild.of(request, built))
+        if "triton" not in request:
+            self.built.append(WorkerBuild.of(request, built))
         return built
 
     def _reply(self, built: BuildResult | None) -> None:
@@ -317,3 +338,8 @@ class Worker:
                 self._stopped = Rejection(Verdict.CRASHED, f"stopped: it had {excess}")
                 self.end()
                 raise self._stopped from None
+
+
+def _is_known(future: "Future[BuildResult]") -> bool:
+    """Whether nothing has to be compiled."""
+    return future.done() and not future.cancelled() and future.exception() is None

@@ -107,6 +107,17 @@ class WorkerPool:
                 pass
         return ready.result()
 
+    def compiler(self) -> Worker:
+        """A process that compiles one Triton kernel and never holds a candidate; the caller kills it.
+
+        Raises:
+            EvaluatorError: none can be forked here.
+        """
+        server = None if self._closed else self._fork_servers.living()
+        if server is None:
+            raise EvaluatorError("no process can be forked: the judge was closed, or the system has none")
+        return Worker(self._device, server, compiles=True)
+
     def close(self) -> None:
         """Kill all spares, including those that are starting."""
         with self._lock:

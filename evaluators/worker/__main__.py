@@ -2,7 +2,8 @@
 
 ``python -P worker/__main__.py '{"judge": 4, "socket": 3, "device": "cuda:0", …}'`` forks below a supervisor, confines
 itself, imports torch, and only then reads a candidate. ``python -I -S worker/__main__.py '{"judge": 4, "nice": 10,
-"confinement": …}' c++ -c main.cpp`` confines itself in the same way and becomes the compiler.
+"confinement": …}' c++ -c main.cpp`` confines itself in the same way and becomes the compiler. A fork with
+``"compiles": 10`` compiles one Triton kernel.
 """
 
 import contextlib
@@ -48,7 +49,14 @@ def main() -> None:
         _yield_to_others(arguments["nice"])
         confine(**arguments["confinement"])
         _become(sys.argv[2:])
+    if "compiles" in arguments:
+        _yield_to_others(arguments["compiles"])
     level = confine(**arguments["confinement"])
+    if "compiles" in arguments:
+        from kbevolve.evaluators.worker.triton_compiler import serve_compiler
+
+        serve_compiler(socket_fd=arguments["socket"], sandbox=level)
+        return
     from kbevolve.evaluators.worker.service import serve
 
     serve(socket_fd=arguments["socket"], device=arguments["device"], threads=arguments["threads"], sandbox=level)

@@ -20,7 +20,8 @@ from typing import Any
 from torch.utils import cpp_extension
 
 from kbevolve.evaluators.worker.build_request import compiler_variables, request_of
-from kbevolve.evaluators.worker.channel import Channel
+from kbevolve.evaluators.worker.channel import Channel, Message
+from kbevolve.evaluators.worker.triton_stages import replace_stages
 
 #: Exceptions of Triton that mean "does not compile", by class name (Triton may not be installed).
 _COMPILER_ERRORS = {"CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"}
@@ -29,7 +30,7 @@ _STEP = "_write_ninja_file_and_build_library"
 
 
 class BuildWatch:
-    """Replaces torch's compiling step, and surrounds Triton's."""
+    """Replaces torch's compiling step and Triton's."""
 
     def __init__(self, channel: Channel, synchronize: Callable[[], None]) -> None:
         """`synchronize` waits for the device: no work may continue there while other kernels use it."""
@@ -57,7 +58,12 @@ class BuildWatch:
         return False
 
     def watch_triton(self) -> None:
-        """Report Triton's compiling, which happens in the first call of a kernel, if Triton is imported."""
+        """Let the judge compile Triton's kernels, which happens in their first call, if Triton is imported.
+
+        With other versions of Triton than those of `triton_stages`, report that this process compiles.
+        """
+        if replace_stages(self._compiled_by_judge, self._apart):
+            return
         function: Any = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
         if hasattr(function, "_do_compile"):
             function._do_compile = self.off_device()(function._do_compile)
@@ -101,17 +107,37 @@ class BuildWatch:
         """
         if self._off_device:  # within Triton's
             return False
-        request = request_of(build, self._variables)
-        self._synchronize()
-        self._channel.send({"phase": "building", "build": request})
-        answer, descriptors = self._channel.receive()
+        answer, descriptors = self._ask_judge(request_of(build, self._variables))
         if "failed" in answer:
             raise RuntimeError(f"Error building extension '{build['name']}': {answer['failed']}")
         if "built" not in answer:
-            self._off_device = True  # the judge now expects a compiler here
             return False
         _save(descriptors[0], Path(build["build_directory"]) / f"{build['name']}{cpp_extension.LIB_EXT}")
         return True
+
+    def _ask_judge(self, request: Message) -> tuple[Message, list[int]]:
+        """What the judge answers; where it built nothing, and does not say why, it now expects a compiler here."""
+        self._synchronize()
+        self._channel.send({"phase": "building", "build": request})
+        answer, descriptors = self._channel.receive()
+        self._off_device = not answer.keys() & {"built", "failed"}
+        return answer, descriptors
+
+    # ---- Triton ----------------------------------------------------------------------------------------------------
+
+    def _compiled_by_judge(self, request: Message) -> bytes | None:
+        with self._lock:
+            if self._off_device:
+                return None
+            answer, descriptors = self._ask_judge(request)
+            if "built" not in answer:  # what the judge cannot compile fails here as well, with Triton's own error
+                return None
+            with os.fdopen(descriptors[0], "rb") as built:
+                return built.read()
+
+    def _apart(self, compile_here: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        with self.off_device():
+            return compile_here()
 
     # ---- the device ------------------------------------------------------------------------------------------------
 
