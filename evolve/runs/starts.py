@@ -20,12 +20,14 @@ from kbevolve.evolve.proposers.seeds.seeds import (
     REPLAYED,
     SPLIT_PRODUCTS,
     TEMPLATES,
+    TUNABLE_KERNELS,
     GeneratedStarts,
     StartingKernel,
     read_kernel,
     starting_kernels,
 )
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.seeds.tunable_kernels import with_tunable_kernels
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.migration import deal
@@ -113,6 +115,8 @@ def inductor_starts(
                         say(f"a starting kernel with templates is missing: {process.failure}")
                     starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
                     starts[FUSED_PRODUCTS] = with_split_products(process.fused() or "") or ""
+                if kind == "cuda" and not any(map(starts.get, (SPLIT_PRODUCTS, FUSED_PRODUCTS))):
+                    starts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""
             except InductorError as error:
                 if process.closed:
                     return ()

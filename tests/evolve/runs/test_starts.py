@@ -18,6 +18,7 @@ from kbevolve.evolve.proposers.seeds.seeds import (
     REPLAYED,
     SPLIT_PRODUCTS,
     TEMPLATES,
+    TUNABLE_KERNELS,
     StartingKernel,
 )
 from kbevolve.evolve.proposers.tuning.tunables import declared
@@ -25,6 +26,7 @@ from kbevolve.evolve.runs.session import open_run as open_new_run
 from kbevolve.evolve.runs.starts import inductor_starts, new_starts
 from kbevolve.evolve.state.context import RunContext
 from tests.evolve.doubles import context_of, kernel, open_run, settings
+from tests.evolve.proposers.seeds.test_tunable_kernels import kernel as kernel_of_inductor
 
 
 @pytest.fixture
@@ -100,6 +102,25 @@ def test_products_are_split_where_the_task_and_the_device_ask_for_it(
     with inductor_starts(replace(context, device=device, settings=chosen), [], None, print) as generated:
         assert generated is not None
         assert [start.note for start in generated()] == notes
+
+
+@pytest.mark.parametrize(("products", "offered"), [(False, True), (True, False)])
+def test_torch_compiles_own_kernels_are_tuned_where_no_template_is(
+    products: bool, offered: bool, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = "extern_kernels.mm(a, b, out=c)\n" if products else ""
+    source = (
+        f"import torch\n{kernel_of_inductor('pointwise', {'x': 4096}, ('XBLOCK',))}\n{product}class ModelNew: ...\n"
+    )
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: source)
+    device = replace(context.device, type="cuda", fingerprint="cuda/NVIDIA X/sm_90/torch 2.13")
+    with inductor_starts(replace(context, device=device), [], None, print) as generated:
+        assert generated is not None
+        starts = {start.note: start.kernel.source for start in generated()}
+    assert (TUNABLE_KERNELS in starts) == offered
+    assert (SPLIT_PRODUCTS in starts) == products
+    if offered:
+        assert [one.name for one in declared(starts[TUNABLE_KERNELS])] == ["KERNEL_0_XBLOCK", "KERNEL_0_WARPS"]
 
 
 REFERENCE = """import torch
