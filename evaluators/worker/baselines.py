@@ -116,6 +116,8 @@ def _compiled(model: torch.nn.Module, mode: str) -> Call:
         # The searches compile dozens of kernels. This variable lets threads of this process do so; what lets a pool of
         # processes do so, which a worker may not start, was read when torch was imported.
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(len(os.sched_getaffinity(0)))
+        # Of hundreds of kernels Triton would keep every text: more than 1 GB for a network of 57 convolutions.
+        os.environ["TRITON_STORE_BINARY_ONLY"] = "1"
     # Shapes never change here, and code for one shape is faster than code for any shape.
     compiled: Call = torch.compile(model, mode=mode, dynamic=False)
     return compiled

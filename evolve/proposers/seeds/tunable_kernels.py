@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 #: A generated kernel in the file: its text is a module of its own.
 _KERNEL = re.compile(r"(async_compile\.triton\('(?P<name>\w+)', ''')(?P<text>.*?)(''')", re.S)
@@ -36,13 +37,19 @@ _FORMS = {
     ("pointwise", 1): _Form(blocks={"XBLOCK": (128, 4096, 1024)}, warps=(4, 1, 2, 8)),
     ("pointwise", 2): _Form(blocks={"XBLOCK": (1, 256, 32), "YBLOCK": (1, 256, 32)}, warps=(4, 1, 2, 8)),
     ("reduction", 2): _Form(
-        blocks={"XBLOCK": (1, 128, 1), "R0_BLOCK": (8, 8192, 2048)}, warps=(8, 2, 4, 16, 32), staged=True
+        blocks={"XBLOCK": (1, 16, 1), "R0_BLOCK": (256, 8192, 2048)}, warps=(8, 4, 16, 32), staged=True
     ),
     ("persistent_reduction", 2): _Form(blocks={"XBLOCK": (1, 64, 1)}, warps=(4, 1, 2, 8, 16)),
     ("split_scan", 2): _Form(blocks={"R0_BLOCK": (256, 8192, 2048)}, warps=(8, 4, 16, 32)),
 }
-#: A column sum reads neighbours along x: such kernels start with wide blocks.
-_ACROSS = {"XBLOCK": 64, "R0_BLOCK": 32}
+#: A reduction whose neighbours lie along x, as in a sum of columns. With blocks that are narrow along the neighbours
+#: a maximum of columns took 2 to 25 times as long (one H200, kernelbench:1/49, 2026-11-28).
+_ACROSS = _Form(blocks={"XBLOCK": (16, 256, 64), "R0_BLOCK": (8, 1024, 32)}, warps=(8, 2, 4, 16, 32), staged=True)
+#: Elements of a block for each thread. A kernel with 512 compiled for 47 s and took 90 times as long as with 8.
+_MOST_ELEMENTS = 32
+_WARP = 32
+#: Elements of a block of short rows at the beginning.
+_ROW_ELEMENTS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +71,29 @@ class _Generated:
     def form(self) -> _Form | None:
         """How it is launched; None where that is left to Inductor's rule."""
         form = _FORMS.get((self.kind, len(self.sizes)))
+        if self.kind == "reduction" and form and self._is_across:
+            form = _ACROSS
         return form if form and set(self.blocks) <= form.blocks.keys() else None
 
     @property
     def moved(self) -> int:
         """About how many elements it loads and stores."""
-        meta = ast.literal_eval(re.sub(r"set\(\)|<[^>]*>", "None", self.arguments["inductor_meta"]))
+        meta = self._meta
         return prod(self.sizes.values()) * max(1, int(meta.get("num_load", 1)) + int(meta.get("num_store", 1)))
+
+    @property
+    def _is_across(self) -> bool:
+        """Whether neighbours in memory lie along x: by Inductor's scores where it has any, else by its hint."""
+        scores = self._meta.get("tiling_scores") or {}
+        if any(scores.values()):
+            return bool(scores.get("x", 0) > scores.get("r0_", 0))
+        return "ReductionHint.INNER" not in self.arguments.get("reduction_hint", "")
+
+    @property
+    def _meta(self) -> dict[str, Any]:
+        found = ast.literal_eval(re.sub(r"set\(\)|<[^>]*>", "None", self.arguments["inductor_meta"]))
+        assert isinstance(found, dict), "Inductor writes one"
+        return found
 
 
 def with_tunable_kernels(source: str) -> str | None:
@@ -121,6 +144,10 @@ def _tunable(kernel: _Generated, number: int) -> str:
     form = kernel.form
     assert form is not None, "only such kernels are chosen"
     lines, config = [], []
+    warps, elements = f"KERNEL_{number}_WARPS", [f"KERNEL_{number}_{block}" for block in kernel.blocks]
+    row = _power_from(kernel.sizes["r0_"]) if kernel.kind == "persistent_reduction" else 1
+    if row > 1:
+        elements.append(str(row))
 
     def declare(key: str, word: str, value: int, choices: Sequence[int]) -> None:
         lines.append(f"KERNEL_{number}_{word} = {value}  # tune: {', '.join(map(str, choices))}")
@@ -129,8 +156,8 @@ def _tunable(kernel: _Generated, number: int) -> str:
     for block in kernel.blocks:
         low, high, usual = form.blocks[block]
         size = kernel.sizes[block.removesuffix("BLOCK").lower()]
-        if "ReductionHint.INNER" not in kernel.arguments.get("reduction_hint", "ReductionHint.INNER"):
-            usual = _ACROSS.get(block, usual)
+        if row > 1:
+            usual = max(1, _ROW_ELEMENTS // row)
         choices = [power for power in _POWERS if low <= power <= min(high, max(size, low))]
         declare(block, block, min(choices, key=lambda power: abs(power - usual)), choices)
     declare("num_warps", "WARPS", form.warps[0], sorted(form.warps))
@@ -138,8 +165,15 @@ def _tunable(kernel: _Generated, number: int) -> str:
         declare("num_stages", "STAGES", 1, (1, 2, 3, 4))
     else:
         config.append("'num_stages': 1")
+    block = " * ".join(elements)
+    lines.append(f"# tune if: {block} >= {_WARP} * {warps} and {block} <= {_MOST_ELEMENTS * _WARP} * {warps}")
     launch = (
         f"@triton_heuristics.fixed_config(\n    config={{{', '.join(config)}}},\n    filename=__file__,\n"
         f"    triton_meta={kernel.arguments['triton_meta']},\n    inductor_meta={kernel.arguments['inductor_meta']},\n)"
     )
     return kernel.text.replace(kernel.decorator, "\n".join((*lines, "", launch)), 1)
+
+
+def _power_from(size: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << (size - 1).bit_length()

@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from kbevolve.evolve.proposers.seeds.tunable_kernels import with_tunable_kernels
+from kbevolve.evolve.proposers.tuning.constraints import fits
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 
 KERNEL = """
@@ -82,18 +83,16 @@ def tuned(*kernels: str) -> str:
             "DEFAULT",
             {"XBLOCK": "64", "R0_BLOCK": "32", "WARPS": "8", "STAGES": "1"},
         ),
-        ("persistent_reduction", {"x": 1 << 10, "r0_": 512}, ("XBLOCK",), "INNER", {"XBLOCK": "1", "WARPS": "4"}),
+        ("persistent_reduction", {"x": 1 << 10, "r0_": 512}, ("XBLOCK",), "INNER", {"XBLOCK": "2", "WARPS": "4"}),
         # Its rows are launched one by one.
         ("persistent_reduction", {"x": 1 << 10, "r0_": 1024}, (), "INNER", {"WARPS": "4"}),
-        ("split_scan", {"x": 1, "r0_": 1 << 24}, ("R0_BLOCK",), "DEFAULT", {"R0_BLOCK": "32", "WARPS": "8"}),
+        ("split_scan", {"x": 1, "r0_": 1 << 24}, ("R0_BLOCK",), "DEFAULT", {"R0_BLOCK": "2048", "WARPS": "8"}),
     ],
 )
 def test_each_form_has_its_blocks_and_warps(
     kind: str, sizes: dict[str, int], blocks: tuple[str, ...], hint: str, values: dict[str, str]
 ) -> None:
     source = tuned(kernel(kind, sizes, blocks, hint=hint))
-    if kind == "split_scan":
-        values = {**values, "R0_BLOCK": "256"}  # the least for which its workspace has room
     assert values_of(source) == {f"KERNEL_0_{name}": value for name, value in values.items()}
     assert "@triton_heuristics.fixed_config(" in source
     assert f"@triton_heuristics.{kind}(" not in source
@@ -103,7 +102,38 @@ def test_choices_are_powers_of_two_within_the_sizes() -> None:
     source = tuned(kernel("reduction", {"x": 16, "r0_": 1024}, ("XBLOCK", "R0_BLOCK"), hint="INNER"))
     choices = {one.name: one.choices for one in declared(source)}
     assert choices["KERNEL_0_XBLOCK"] == ("1", "2", "4", "8", "16")
-    assert choices["KERNEL_0_R0_BLOCK"] == ("8", "16", "32", "64", "128", "256", "512", "1024")
+    assert choices["KERNEL_0_R0_BLOCK"] == ("256", "512", "1024")
+
+
+def test_blocks_are_wide_along_neighbours_in_memory() -> None:
+    sizes, blocks = {"x": 1 << 20, "r0_": 4096}, ("XBLOCK", "R0_BLOCK")
+    scored = kernel("reduction", sizes, blocks, hint="INNER").replace(
+        "'num_store': 1", "'num_store': 1, 'tiling_scores': {'x': 9, 'r0_': 0}"
+    )
+    for source, least in ((tuned(scored), 16), (tuned(kernel("reduction", sizes, blocks, hint="INNER")), 1)):
+        choices = {one.name: one.choices for one in declared(source)}
+        assert int(choices["KERNEL_0_XBLOCK"][0]) == least
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, True),
+        ({"KERNEL_0_XBLOCK": "16", "KERNEL_0_R0_BLOCK": "8192"}, False),  # 512 elements a thread
+        ({"KERNEL_0_XBLOCK": "2", "KERNEL_0_R0_BLOCK": "8192", "KERNEL_0_WARPS": "32"}, True),
+        ({"KERNEL_0_R0_BLOCK": "256", "KERNEL_0_WARPS": "32"}, False),  # threads without an element
+    ],
+)
+def test_a_thread_has_1_to_32_elements(changed: dict[str, str], expected: bool) -> None:
+    source = tuned(kernel("reduction", {"x": 1 << 12, "r0_": 1 << 17}, ("XBLOCK", "R0_BLOCK"), hint="INNER"))
+    assert fits(source, values_of(source) | changed) == expected
+
+
+def test_a_row_that_is_in_one_block_counts() -> None:
+    source = tuned(kernel("persistent_reduction", {"x": 1 << 10, "r0_": 1000}, ("XBLOCK",), hint="INNER"))
+    assert fits(source, values_of(source))
+    assert fits(source, values_of(source) | {"KERNEL_0_XBLOCK": "4"})
+    assert not fits(source, values_of(source) | {"KERNEL_0_XBLOCK": "8"})
 
 
 def test_only_the_largest_kernels_have_tunables() -> None:
