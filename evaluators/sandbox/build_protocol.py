@@ -116,6 +116,11 @@ class Builder(Protocol):
         """
 
 
+def is_known(future: Future[BuildResult]) -> bool:
+    """Whether nothing has to be compiled for a result."""
+    return future.done() and not future.cancelled() and future.exception() is None
+
+
 @contextmanager
 def sealed(data: bytes) -> Iterator[int]:
     """A descriptor of these bytes, at their beginning. No process can change them any more."""

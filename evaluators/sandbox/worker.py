@@ -21,6 +21,7 @@ from kbevolve.evaluators.sandbox.build_protocol import (
     BuildResult,
     FailureReason,
     WorkerBuild,
+    is_known,
     sealed,
 )
 from kbevolve.evaluators.sandbox.connection import WorkerConnection
@@ -44,6 +45,8 @@ _START_SECONDS = 120.0
 _BUILD_POLL_SECONDS = 0.03
 #: Builds for one worker: kernels ask for one to three, whose sources the judge keeps.
 _MOST_BUILDS = 32
+#: Triton kernels for one worker: a network of a hundred layers has some hundreds.
+_MOST_KERNELS = 2000
 #: Seconds that a worker has to read the reply to a build, which it waits for.
 _REPLY_SECONDS = 10.0
 #: Characters of a compiler's log that are sent to a worker: the socket takes them from the judge while it is paused.
@@ -83,6 +86,7 @@ class Worker:
         #: What was built for it, in order; and whether it compiled anything by itself.
         self.built: list[WorkerBuild] = []
         self.built_alone = False
+        self._kernels = 0
 
     @property
     def pid(self) -> int:
@@ -227,7 +231,7 @@ class Worker:
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
                     request = message.get("build")
                     future = self._submitted(request, limits["building"] - spent["building"])
-                    if future is None or not _is_known(future):
+                    if future is None or not is_known(future):
                         compiling.enter_context(self.while_compiling())
                     paused = time.monotonic() - self.clock
                     built = None if future is None else self._built(request, future, spent)
@@ -250,6 +254,9 @@ class Worker:
             return None
         if len(self.built) >= _MOST_BUILDS:
             raise Rejection(Verdict.CRASHED, f"it asked for more than {_MOST_BUILDS} builds")
+        self._kernels += "triton" in request
+        if self._kernels > _MOST_KERNELS:
+            raise Rejection(Verdict.CRASHED, f"it asked for more than {_MOST_KERNELS} Triton kernels")
         future: Future[BuildResult] = Future()
         try:
             with reading_a_reply(BuildRefused, BuilderUnavailable):
@@ -338,8 +345,3 @@ class Worker:
                 self._stopped = Rejection(Verdict.CRASHED, f"stopped: it had {excess}")
                 self.end()
                 raise self._stopped from None
-
-
-def _is_known(future: "Future[BuildResult]") -> bool:
-    """Whether nothing has to be compiled."""
-    return future.done() and not future.cancelled() and future.exception() is None

@@ -238,6 +238,34 @@ def test_a_request_that_torchs_builder_refuses_later_is_compiled_by_the_worker(p
     assert place.away == ["left", "back"]
 
 
+#: A candidate that asks for a Triton kernel by itself, again and again.
+ASKING = """
+import gc, os
+from kbevolve.evaluators.worker.channel import Channel
+channel = next(one for one in gc.get_objects() if isinstance(one, Channel))
+while True:
+    channel.send({"phase": "building", "build": {"triton": {"ir": "module {}"}}})
+    answer, descriptors = channel.receive()
+    assert answer == {"built": True}, answer
+    for descriptor in descriptors:
+        os.close(descriptor)
+"""
+
+
+def test_triton_kernels_without_end_are_refused(place: WorkerWithPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(request: Message, *, seconds: float) -> Future[BuildResult]:
+        found: Future[BuildResult] = Future()
+        found.set_result(BuildResult(product=b"machine code"))
+        return found
+
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.worker._MOST_KERNELS", 5)
+    place.worker.builder = known
+    with pytest.raises(Rejection, match="more than 5 Triton kernels"):
+        place.load(ASKING)
+    assert not place.worker.built
+    assert not place.away  # what is known needs no compiler
+
+
 def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
     endless = LOAD.replace(LIBRARY, '#include "/dev/zero"\n')
     began = time.monotonic()
