@@ -8,6 +8,8 @@ from kbevolve.archive.records import Backend, Birth, Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
 from kbevolve.evolve.proposers.codegen.languages import named_backends
+from kbevolve.evolve.proposers.tuning.proposer import has_untried
+from kbevolve.evolve.proposers.tuning.tunables import skeleton
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
@@ -15,6 +17,7 @@ from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
 from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView, lookahead_of
 from kbevolve.evolve.strategies.evolve import choose
+from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy, policy_of
 from kbevolve.islands.stagnation import stage_of
 
@@ -69,6 +72,7 @@ class BriefMaker:
                 window=self.window,
                 operators=self.operators,
                 rng=rng,
+                tunable=_tunable(known),
                 champion=champion if own else None,
             )
             # A prompt has room for one kernel beside the parents.
@@ -153,3 +157,20 @@ class BriefMaker:
         if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and kernels:
             return rng.choice(kernels)
         return None
+
+
+def _tunable(known: Callable[[str], bool]) -> Callable[[Member], bool]:
+    """Whether a kernel has a setting that was not tried; each skeleton is looked at once.
+
+    The best kernel of a run may be one with two settings, while others have thousands.
+    """
+    found: dict[str, bool] = {}
+
+    def tunable(member: Member) -> bool:
+        source = member.kernel.source
+        shape = skeleton(source)
+        if shape not in found:
+            found[shape] = has_untried(source, known)
+        return found[shape]
+
+    return tunable

@@ -8,7 +8,8 @@ another problem's file of the same template are tried early (`tuning.elsewhere`)
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
+from math import prod
 from random import Random
 
 from kbevolve.archive.records import BirthState, Kernel, Launch, Operator
@@ -34,6 +35,8 @@ BEGINNING = 8
 LIKELY = 0.5
 #: Draws of a whole random setting before the space counts as exhausted.
 LAST_TRIES = 200
+#: A space of so many settings is looked through for one that was not tried; a larger one lasts for a run.
+SMALL_SPACE = 32
 
 Setting = dict[str, str]
 
@@ -121,6 +124,19 @@ class TunablesProposer:
             if fits(source, settled) and self.allows(settled):
                 found[tuple(settled.values())] = settled, [name for name in settled if name not in resting]
         return list(found.values())
+
+
+def has_untried(source: str, known: Callable[[str], bool]) -> bool:
+    """Whether a kernel declares tunables, and has a setting that is new to the run; `known` takes a kernel's id."""
+    tunables = declared(source)
+    if not tunables or prod(len(one.choices) for one in tunables) > SMALL_SPACE:
+        return bool(tunables)
+    settings = [
+        {one.name: value for one, value in zip(tunables, values, strict=True)}
+        for values in product(*(one.choices for one in tunables))
+    ]
+    legal = TunablesProposer()._legal(source, tunables, settings)
+    return any(not known(Kernel.from_source(with_values(source, setting)).id) for setting, _ in legal)
 
 
 def _launches(members: Sequence[Member]) -> Sequence[Launch]:

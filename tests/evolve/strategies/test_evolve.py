@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Operator
+from kbevolve.archive.records import Kernel, Operator
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.tuning.tunables import with_values
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.evolve.strategies import strategy_of
 from kbevolve.evolve.strategies.brief_maker import TRANSFER_UNTIL, BriefMaker
@@ -58,6 +59,25 @@ def test_ranks_are_steep_where_a_model_writes_and_flat_where_tunables_change() -
     assert firsts(searched(story, chosen))[3.0] > 270
     assert firsts(searched(story, chosen, operators=OFFLINE))[3.0] < 240
     assert firsts(searched(story, settings(islands=1, selection_pressure=0.0)))[3.0] < 150
+
+
+def test_a_kernel_whose_settings_were_all_tried_has_no_more_children() -> None:
+    """The best kernel may have two settings, while others have many: its children would end the run."""
+    story, chosen = populated(3.0, 2.0, 1.0), settings(islands=1)
+    context = context_of(story.archive, story.run, A_DOUBLE, chosen)
+    briefs = BriefMaker(context=context, population=story.population, operators=frozenset(OFFLINE))
+    best = next(one for one in story.population.island(0).members if one.fitness == 3.0)
+    family = {Kernel.from_source(with_values(best.kernel.source, {"UNROLL": value})).id for value in "12"}
+
+    def made(known: set[str]) -> Counter[float]:
+        found = [briefs.brief(generation=one, island=0, known=known.__contains__) for one in range(1, 101)]
+        return firsts([brief for brief in found if brief is not None])
+
+    everyone = {one.kernel.id for one in story.population.island(0).members}
+    assert made(everyone)[3.0] > 30
+    tried = made(everyone | family)
+    assert tried[3.0] == 0
+    assert tried.total() == 100
 
 
 def test_a_run_without_improvements_breeds_flatly() -> None:

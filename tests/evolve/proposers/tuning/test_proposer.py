@@ -4,8 +4,8 @@ import pytest
 
 from kbevolve.archive.records import BirthState, Kernel, Operator
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
-from kbevolve.evolve.proposers.tuning.tunables import declared, values_of
+from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer, has_untried
+from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem
 
@@ -37,6 +37,22 @@ def test_a_child_is_new_legal_and_says_what_changed() -> None:
         assert changed
         assert proposal.note == ", ".join(f"{old.name} {old.value} → {new.value}" for old, new in changed)
         assert all(new.value in old.choices for old, new in changed)
+
+
+SMALL = "A = 0  # tune: 0, 1\nB = 4  # tune: 4, 8\n# tune if: A or B == 4\nclass ModelNew: ...\n"
+
+
+@pytest.mark.parametrize(("untried", "expected"), [(None, False), ({"A": "1"}, True), ({"A": "0", "B": "8"}, False)])
+def test_a_small_space_without_a_new_setting_is_known_as_such(untried: dict[str, str] | None, expected: bool) -> None:
+    settings = [{"A": a, "B": b} for a in "01" for b in "48"]
+    left = [one for one in settings if untried is None or any(one[name] != value for name, value in untried.items())]
+    known = {Kernel.from_source(with_values(SMALL, one)).id for one in left}
+    assert has_untried(SMALL, known.__contains__) == expected
+
+
+def test_a_large_space_always_has_a_new_setting() -> None:
+    assert has_untried("A = 0  # tune: " + ", ".join(map(str, range(40))), lambda _: True)
+    assert not has_untried("class ModelNew: ...", lambda _: False)
 
 
 def test_the_same_random_numbers_make_the_same_child() -> None:
