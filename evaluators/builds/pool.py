@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
+from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_job import BuildJob
 from kbevolve.evaluators.builds.build_request import BuildRequest
@@ -15,13 +16,14 @@ from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX
-from kbevolve.evaluators.builds.triton import StartCompiler, TritonRequest
+from kbevolve.evaluators.builds.triton import OfferCompiler, TritonRequest
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
 from kbevolve.evaluators.sandbox.launch import COMPILER_NICE
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 
 #: Requests in progress at once; most of them wait for their compilers.
@@ -44,7 +46,7 @@ class BuildPool:
         *,
         width: int = 0,
         plain: bool = False,
-        start_compiler: StartCompiler | None = None,
+        offer_compiler: OfferCompiler | None = None,
         while_precompiling: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Nothing is started before the first request.
@@ -55,7 +57,7 @@ class BuildPool:
             disk_cache: in whose directory products are kept.
             width: compilers at once; 0 for all cores except those that timing needs.
             plain: build with torch's own headers only.
-            start_compiler: starts a process that compiles a Triton kernel; None where workers compile theirs.
+            offer_compiler: offers a process that compiles a Triton kernel; None where workers compile theirs.
             while_precompiling: entered while a header is precompiled, for which no kernel waits.
         """
         directories.remove_stale(prefix=DIRECTORY_PREFIX)
@@ -65,7 +67,7 @@ class BuildPool:
         self.width = width or _width(device.type)
         self.seconds = settings.build_seconds
         self._plain = plain
-        self._start_compiler = start_compiler
+        self._offer_compiler = offer_compiler
         self._while_precompiling = while_precompiling
         # bubblewrap dies with the thread that started it; these threads live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
@@ -104,7 +106,7 @@ class BuildPool:
 
     def _triton(self, request: TritonRequest, seconds: float) -> Future[BuildResult]:
         """As `submit`. What is known is in the future at once: a worker asks for some dozens of kernels."""
-        if self._start_compiler is None:
+        if self._offer_compiler is None:
             raise BuilderUnavailable("workers compile their Triton kernels here")
         key = request.key()
         known = self.cache.get("triton", key)
@@ -112,11 +114,16 @@ class BuildPool:
             found: Future[BuildResult] = Future()
             found.set_result(known)
             return found
-        return self._once(key, lambda: self._steps.submit(self._compile_triton, key, request, seconds))
+        try:
+            compiler = self._offer_compiler()
+        except EvaluatorError as failure:
+            raise BuilderUnavailable(str(failure)) from None
+        return self._once(key, lambda: self._steps.submit(self._compile_triton, key, request, compiler, seconds))
 
-    def _compile_triton(self, key: str, request: TritonRequest, seconds: float) -> BuildResult:
-        assert self._start_compiler is not None, "else nothing is submitted"
-        result = request.compile(self._start_compiler, seconds=seconds)
+    def _compile_triton(
+        self, key: str, request: TritonRequest, compiler: AbstractContextManager[Worker], seconds: float
+    ) -> BuildResult:
+        result = request.compile(compiler, seconds=seconds)
         if not self._stop.is_set():
             self.cache.put("triton", key, result)
         return result

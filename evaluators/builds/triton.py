@@ -9,7 +9,8 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,8 +34,8 @@ _TOOLS = ("_C/libtriton.so", "backends/nvidia/bin/ptxas", "backends/nvidia/compi
 #: Increased when the same request would give another product.
 _RECIPE = 1
 
-#: Starts a confined process that compiles one kernel.
-StartCompiler = Callable[[], Worker]
+#: Offers a confined process that compiles one kernel; entered where that begins. EvaluatorError when there is none.
+OfferCompiler = Callable[[], AbstractContextManager[Worker]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,30 +63,35 @@ class TritonRequest:
         """Names the product: the same for the same content and the same Triton."""
         return digest(_RECIPE, triton_version(), asdict(self))
 
-    def compile(self, start: StartCompiler, *, seconds: float) -> BuildResult:
-        """Compile it in a process of its own. What fails, the worker tries itself, for Triton's own error."""
+    def compile(self, compiler: AbstractContextManager[Worker], *, seconds: float) -> BuildResult:
+        """Compile it in a process of its own. What fails, the worker tries itself, for Triton's own error.
+
+        Raises:
+            BuilderUnavailable: the process did not start.
+        """
         try:
-            worker = start()
+            with compiler as worker:
+                began = worker.clock
+                found = self._compiled_by(worker, seconds)
+                return replace(found, seconds=worker.clock - began)
         except EvaluatorError as failure:
             raise BuilderUnavailable(str(failure)) from None
-        began = worker.clock
+
+    def _compiled_by(self, worker: Worker, seconds: float) -> BuildResult:
+        wanted = {**asdict(self), "options": json.loads(self.options)}
         try:
-            worker.wait_attached()
-            wanted = {**asdict(self), "options": json.loads(self.options)}
             reply = worker.ask({"request": "compile", "triton": wanted}, seconds=seconds)
             with reading_a_reply():
                 if reply["ok"] is not True:
-                    return BuildResult(product=None, log=str(reply["text"]), seconds=worker.clock - began)
+                    return BuildResult(product=None, log=str(reply["text"]))
                 product = base64.b64decode(reply["product"], validate=True)
         except Rejection as failure:
             late = failure.verdict is Verdict.TIMED_OUT
             why = FailureReason.TIME if late else FailureReason.ERROR
-            return BuildResult(product=None, log=failure.message, why=why, seconds=worker.clock - began)
-        finally:
-            worker.kill()
+            return BuildResult(product=None, log=failure.message, why=why)
         if len(product) > _MOST_PRODUCT:
-            return BuildResult(product=None, log="what was compiled is too large", seconds=worker.clock - began)
-        return BuildResult(product=product, seconds=worker.clock - began, reads={})
+            return BuildResult(product=None, log="what was compiled is too large")
+        return BuildResult(product=product, reads={})
 
 
 @functools.cache

@@ -153,6 +153,11 @@ class DeviceGate:
                     self._background_lock.close()
 
     @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread has the device alone."""
+        return self._held == "exclusive"
+
+    @property
     def waited(self) -> float:
         """Seconds that the calling thread has waited here in all."""
         return getattr(self._mine, "waited", 0.0)

@@ -93,7 +93,7 @@ def open_context(
         *(device, settings, disk_cache),
         width=builders,
         plain=plain,
-        start_compiler=None if on_cpu else workers.compiler,
+        offer_compiler=None if on_cpu else workers.compiler,
         # On a CPU, precompiling would take the cores from a kernel that is timed.
         while_precompiling=gate.shared if on_cpu else nullcontext,
     )

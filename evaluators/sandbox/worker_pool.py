@@ -9,8 +9,9 @@ import os
 import shutil
 import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 
@@ -107,16 +108,29 @@ class WorkerPool:
                 pass
         return ready.result()
 
-    def compiler(self) -> Worker:
-        """A process that compiles one Triton kernel and never holds a candidate; the caller kills it.
+    def compiler(self) -> AbstractContextManager[Worker]:
+        """Offer a process that compiles one Triton kernel and never holds a candidate; entering starts it.
+
+        It is paused while a kernel is timed: on a busy host a compiler makes launches late.
 
         Raises:
-            EvaluatorError: none can be forked here.
+            EvaluatorError: none can be forked here, or the calling thread has the device alone, so that it would wait
+                for a process that is paused.
         """
-        server = None if self._closed else self._fork_servers.living()
+        server = None if self._closed or self._gate.is_mine else self._fork_servers.living()
         if server is None:
-            raise EvaluatorError("no process can be forked: the judge was closed, or the system has none")
-        return Worker(self._device, server, compiles=True)
+            raise EvaluatorError("no process compiles for this worker")
+        return self._compiling(server)
+
+    @contextmanager
+    def _compiling(self, server: ForkServer) -> Iterator[Worker]:
+        worker = Worker(self._device, server, compiles=True)
+        try:
+            with self._gate.in_background(worker):
+                worker.wait_attached()
+                yield worker
+        finally:
+            worker.kill()
 
     def close(self) -> None:
         """Kill all spares, including those that are starting."""

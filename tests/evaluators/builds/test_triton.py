@@ -4,7 +4,7 @@ import base64
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +33,35 @@ class Compilers:
     def __init__(self) -> None:
         self.started = self.killed = 0
         self.failure: Exception | None = None
+        self.unavailable: Exception | None = None
         self.reply: Message = {"ok": True, "product": base64.b64encode(b"machine code").decode()}
         self.begins = threading.Event()
         self.begins.set()
         self._lock = threading.Lock()
 
-    def __call__(self) -> Any:
+    def __call__(self) -> AbstractContextManager[Any]:
+        if isinstance(self.unavailable, EvaluatorError):
+            raise self.unavailable
+        return self._process()
+
+    @contextmanager
+    def _process(self) -> Iterator[Any]:
         with self._lock:
             self.started += 1
         if isinstance(self.failure, EvaluatorError):
             raise self.failure
-        return self
+        try:
+            self.begins.wait(10)
+            yield self
+        finally:
+            self.killed += 1
 
     clock = 0.0
-
-    def wait_attached(self) -> None:
-        self.begins.wait(10)
 
     def ask(self, request: Message, *, seconds: float) -> Message:
         if self.failure:
             raise self.failure
         return self.reply
-
-    def kill(self) -> None:
-        self.killed += 1
 
 
 @pytest.fixture
@@ -69,7 +74,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Compilers:
 def pool(tmp_path: Path, compilers: Compilers) -> Iterator[BuildPool]:
     settings = EvaluationSettings()
     with closing(
-        BuildPool(find_device("cpu"), settings, DiskCache(tmp_path), width=2, start_compiler=compilers)
+        BuildPool(find_device("cpu"), settings, DiskCache(tmp_path), width=2, offer_compiler=compilers)
     ) as pool:
         yield pool
 
@@ -85,7 +90,7 @@ def test_a_kernel_is_compiled_once_and_kept(pool: BuildPool, compilers: Compiler
     assert again.result().product == b"machine code"
     assert compilers.started == compilers.killed == 1
     settings = EvaluationSettings()
-    with closing(BuildPool(find_device("cpu"), settings, DiskCache(tmp_path), start_compiler=compilers)) as later:
+    with closing(BuildPool(find_device("cpu"), settings, DiskCache(tmp_path), offer_compiler=compilers)) as later:
         assert built(later).product == b"machine code"
     assert compilers.started == 1
 
@@ -163,6 +168,16 @@ def test_where_no_process_starts_workers_compile(pool: BuildPool, compilers: Com
     compilers.failure = EvaluatorError("processes cannot be forked here")
     with pytest.raises(BuilderUnavailable, match="forked"):
         built(pool)
+
+
+def test_a_thread_with_the_device_to_itself_is_offered_no_process(pool: BuildPool, compilers: Compilers) -> None:
+    compilers.unavailable = EvaluatorError("no process compiles for this worker")
+    with pytest.raises(BuilderUnavailable, match="no process"):
+        pool.builder({"triton": KERNEL}, seconds=9)
+    compilers.unavailable = None
+    assert built(pool).product == b"machine code"
+    compilers.unavailable = EvaluatorError("no process compiles for this worker")
+    assert built(pool).product == b"machine code"  # what is known needs none
 
 
 def test_a_pool_without_compilers_leaves_it_to_the_worker(tmp_path: Path, compilers: Compilers) -> None:
