@@ -123,6 +123,9 @@ class BuildPool:
     def _compile_triton(
         self, key: str, request: TritonRequest, compiler: AbstractContextManager[Worker], seconds: float
     ) -> BuildResult:
+        known = self.cache.get("triton", key)  # another thread's may have ended since this one looked
+        if known is not None:
+            return known
         result = request.compile(compiler, seconds=seconds)
         if not self._stop.is_set():
             self.cache.put("triton", key, result)
