@@ -1,20 +1,23 @@
 """Compiles the templates for sm_90 where there is no GPU, and prints what ptxas says of each kernel.
 
     pip install --no-deps --target DIR triton==3.6.0
-    PYTHONPATH=DIR python -m benchmarks.compiled_templates [--set SPLIT_FP8=1] [--case linear]
+    PYTHONPATH=DIR python -m benchmarks.compiled_templates [--set SPLIT_FP8=1] [--case linear] [--as-the-judge]
 
 A row is one launch of one case (those of `benchmarks.templates`): seconds of the compiler, registers, bytes that are
 spilled, bytes of shared memory, the tensor core's instructions, and ptxas's warnings. Nothing runs: this shows that a
-change compiles, and what it does to registers; that it is right and fast shows a GPU.
+change compiles, and what it does to registers; that it is right and fast shows a GPU. With ``--as-the-judge`` each
+kernel is also compiled from its text, as the judge does (`worker.triton_compiler`), and both machine codes compared.
 """
 
 import argparse
+import json
 import re
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +26,8 @@ import torch
 
 from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS
 from kbevolve.configs.templates import TEMPLATES, template
+from kbevolve.evaluators.worker.triton_compiler import compiled, unpacked
+from kbevolve.evaluators.worker.triton_stages import replace_stages
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.imported import imported
 
@@ -105,23 +110,59 @@ def words_of(kernel: Any) -> str:
     return "; ".join([*_TOLD.findall(told), f"{kernel.metadata.shared} bytes shared", *instructions])
 
 
+class JudgesCode:
+    """Compiles each kernel once more, from the text that a worker would send."""
+
+    def __init__(self) -> None:
+        self._requests: list[Any] = []
+        if not replace_stages(
+            lambda request: self._requests.append(request["triton"]), lambda compile_here: compile_here()
+        ):
+            raise SystemExit("this version of Triton has other stages; want 3.6.0")
+
+    def compared(self, kernel: Any) -> str:
+        """Whether the machine code is the same, with the characters of the text and the bytes that are kept."""
+        if not self._requests:
+            return "compiled before"
+        wanted = json.loads(json.dumps(self._requests[-1]))
+        product = compiled(wanted["ir"], language=wanted["language"], options=wanted["options"], arch=wanted["arch"])
+        self._requests.clear()
+        stages, _ = unpacked(product)
+        same = machine_code(stages["cubin"]) == machine_code(kernel.asm["cubin"])
+        return f"{'same' if same else 'OTHER'} machine code, {len(wanted['ir'])} characters, {len(product)} bytes"
+
+
+def machine_code(binary: Any) -> str:
+    """What NVIDIA's disassembler shows of a compiled kernel."""
+    from triton.knobs import nvidia
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        command = [nvidia.cuobjdump.path, "-sass", file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable")
     parser.add_argument("--case", action="append", help="only the cases whose name contains this")
+    parser.add_argument("--as-the-judge", action="store_true", help="compare with what the judge compiles")
     options = parser.parse_args()
     from triton.runtime.driver import driver
 
     driver.set_active(AbsentDevice())
+    judged = JudgesCode() if options.as_the_judge else None
     values = dict(word.split("=", 1) for word in options.set)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         text = with_values("\n\n".join(map(template, TEMPLATES)), values)
         templates = imported(text, Path(folder), "templates")
+        words = judged.compared if judged else words_of
         for name, call in calls(templates).items():
             if options.case and not any(word in name for word in options.case):
                 continue
             print(name)
-            compiling(templates, lambda kernel, seconds, made: print(f"  {kernel}: {seconds:.1f} s; {words_of(made)}"))
+            compiling(templates, lambda kernel, seconds, made: print(f"  {kernel}: {seconds:.1f} s; {words(made)}"))
             call()
 
 

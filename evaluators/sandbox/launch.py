@@ -206,7 +206,7 @@ def _compiling(arguments: Mapping[str, Any]) -> dict[str, object]:
     """A worker's arguments, for a process that only compiles."""
     confinement = arguments["confinement"]
     files = confinement["files"] | {"devices": list(DEVICES)}
-    return {**arguments, "confinement": confinement | {"files": files}, "compiles": COMPILER_NICE}
+    return {**arguments, "confinement": confinement | {"files": files}, "compiles": True, "nice": COMPILER_NICE}
 
 
 def _popen(

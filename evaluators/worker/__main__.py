@@ -3,7 +3,7 @@
 ``python -P worker/__main__.py '{"judge": 4, "socket": 3, "device": "cuda:0", …}'`` forks below a supervisor, confines
 itself, imports torch, and only then reads a candidate. ``python -I -S worker/__main__.py '{"judge": 4, "nice": 10,
 "confinement": …}' c++ -c main.cpp`` confines itself in the same way and becomes the compiler. A fork with
-``"compiles": 10`` compiles one Triton kernel.
+``"compiles": true`` compiles one Triton kernel.
 """
 
 import contextlib
@@ -47,11 +47,9 @@ def main() -> None:
 
     if "nice" in arguments:
         _yield_to_others(arguments["nice"])
-        confine(**arguments["confinement"])
-        _become(sys.argv[2:])
-    if "compiles" in arguments:
-        _yield_to_others(arguments["compiles"])
     level = confine(**arguments["confinement"])
+    if command := sys.argv[2:]:
+        _become(command)
     if "compiles" in arguments:
         from kbevolve.evaluators.worker.triton_compiler import serve_compiler
 

@@ -106,11 +106,9 @@ def _import_all(device: str) -> None:
         if device != "cpu":
             with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
                 import triton.language  # noqa: F401
-                from triton.backends.nvidia.compiler import get_ptxas
                 from triton.backends.nvidia.driver import library_dirs
 
                 library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
-                get_ptxas(90).version  # noqa: B018  # nor need any of them ask ptxas for its version
 
 
 def _import_inductor() -> None:

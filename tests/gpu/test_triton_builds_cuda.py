@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.lint.process import LintProcess
 from tests.gpu.test_judge_cuda import SETTINGS, TRITON, problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
-#: Runs before the kernel, in its process: what the kernel's process asks for is not what its Python code says.
+#: Runs before the kernel, in its process, which then asks for another kernel than its Python code says. The lint, which
+#: would refuse it, is left out.
 TAMPERING = """
 from triton._C.libtriton import ir
 texts = ir.module.str_nodebug
@@ -61,11 +64,15 @@ def test_a_kernel_is_compiled_once_for_all_files_that_have_it(judged: Judged) ->
     assert judged.compiled == 2
 
 
-def test_what_one_process_asks_for_changes_no_other_kernel(judged: Judged) -> None:
+def test_what_one_process_asks_for_changes_no_other_kernel(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    lint = LintProcess.lint
+    monkeypatch.setattr(LintProcess, "lint", lambda *given, **facts: replace(lint(*given, **facts), refusal=""))
     cheat = judged.evaluate(TAMPERING + TRITON)
-    assert cheat.verdict in (Verdict.WRONG, Verdict.REFUSED), cheat.message
+    assert cheat.verdict is Verdict.WRONG, cheat.message
+    assert judged.compiled == 1, "the judge compiled what it was asked for"
     honest = judged.evaluate(TRITON)
     assert honest.verdict is Verdict.CORRECT, honest.message
+    assert judged.compiled == 2
 
 
 def test_a_damaged_cache_is_compiled_again(judged: Judged, tmp_path: Path) -> None:

@@ -85,19 +85,19 @@ class TunablesProposer:
         ]
         first = [base | dict(one.setting) for one in _fastest(elsewhere)] or drawn[-AT_RANDOM:]
         begins = len(samples) < BEGINNING and (self.explores or elsewhere)
-        early = self._legal(source, tunables, first if begins else [])
+        early = _legal(source, tunables, first if begins else [], self.allows)
         rng.shuffle(early)  # children in flight at once should differ
         early = [one for one, chance in zip(early, chances(_chosen(early)), strict=True) if chance > LIKELY]
 
         def ranked() -> Iterator[tuple[Setting, list[str]]]:
-            candidates = self._legal(source, tunables, drawn)
+            candidates = _legal(source, tunables, drawn, self.allows)
             surrogate = Surrogate(choices, [*samples, *elsewhere], weights)
             scores = surrogate.scores(_chosen(candidates)) * chances(_chosen(candidates))
             yield from (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
 
         # Where all of these are known, the first new setting anywhere in the space.
         last = ([_anywhere(base, tunables, {}, rng)] for _ in range(LAST_TRIES))
-        untried = (setting for drawn in last for setting in self._legal(source, tunables, drawn))
+        untried = (setting for drawn in last for setting in _legal(source, tunables, drawn, self.allows))
         for setting, _ in chain(early, ranked(), untried):
             child = Kernel.from_source(with_values(source, setting))
             if not brief.known(child.id):
@@ -109,22 +109,6 @@ class TunablesProposer:
                 )
         return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
 
-    def _legal(
-        self, source: str, tunables: Sequence[Tunable], settings: Sequence[Setting]
-    ) -> list[tuple[Setting, list[str]]]:
-        """Those that meet the kernel's conditions, each once, and the tunables that have an effect in it.
-
-        The others have their first value, so that two settings that run alike are one kernel.
-        """
-        found: dict[tuple[str, ...], tuple[Setting, list[str]]] = {}
-        distinct = {tuple(setting.values()): setting for setting in settings}  # in a small space most are drawn often
-        for setting in distinct.values():
-            resting = idle(source, setting)
-            settled = {one.name: one.choices[0] if one.name in resting else setting[one.name] for one in tunables}
-            if fits(source, settled) and self.allows(settled):
-                found[tuple(settled.values())] = settled, [name for name in settled if name not in resting]
-        return list(found.values())
-
 
 def has_untried(source: str, known: Callable[[str], bool]) -> bool:
     """Whether a kernel declares tunables, and has a setting that is new to the run; `known` takes a kernel's id."""
@@ -135,8 +119,28 @@ def has_untried(source: str, known: Callable[[str], bool]) -> bool:
         {one.name: value for one, value in zip(tunables, values, strict=True)}
         for values in product(*(one.choices for one in tunables))
     ]
-    legal = TunablesProposer()._legal(source, tunables, settings)
-    return any(not known(Kernel.from_source(with_values(source, setting)).id) for setting, _ in legal)
+    legal = (setting for setting, _ in _legal(source, tunables, settings))
+    return any(not known(Kernel.from_source(with_values(source, setting)).id) for setting in legal)
+
+
+def _legal(
+    source: str,
+    tunables: Sequence[Tunable],
+    settings: Sequence[Setting],
+    allows: Callable[[Setting], bool] = lambda setting: True,
+) -> list[tuple[Setting, list[str]]]:
+    """Those that meet the kernel's conditions and `allows`, each once, and the tunables that have an effect in it.
+
+    The others have their first value, so that two settings that run alike are one kernel.
+    """
+    found: dict[tuple[str, ...], tuple[Setting, list[str]]] = {}
+    distinct = {tuple(setting.values()): setting for setting in settings}  # in a small space most are drawn often
+    for setting in distinct.values():
+        resting = idle(source, setting)
+        settled = {one.name: one.choices[0] if one.name in resting else setting[one.name] for one in tunables}
+        if fits(source, settled) and allows(settled):
+            found[tuple(settled.values())] = settled, [name for name in settled if name not in resting]
+    return list(found.values())
 
 
 def _launches(members: Sequence[Member]) -> Sequence[Launch]:
