@@ -13,7 +13,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.expected import solve
 from kbevolve.evaluators.correctness.inputs import Distribution, integers, larger_integers, nominal, shuffled
-from kbevolve.evaluators.correctness.kept import KeptTrials, Trial, compared, room_for_trials
+from kbevolve.evaluators.correctness.kept import KeptTrials, Trial, TrialSize, compared, room_for_trials
 from kbevolve.evaluators.correctness.mean import MeanOfTruth
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
@@ -87,7 +87,7 @@ class PreparedProblem:
         self._lay_out_tensors(self._draws[0])
         room = room_for_trials(self.device, worker_bytes=self.worker_bytes, truth_bytes=self.truth_bytes)
         #: Trials that stay in memory: all, and the two with the second weights, where they fit.
-        self.kept = KeptTrials(room, needed=(len(self._draws) + 2) * self._trial_bytes)
+        self.kept = KeptTrials(room, needed=self._size.of([*self._draws, self._draws[0], self._draws[0]]))
         peak = Peak(self.device)
         self._scales, means = self._measure(self._draws)
         #: Memory in which one truth is computed.
@@ -234,8 +234,7 @@ class PreparedProblem:
         self.output_expanded = [is_expanded(output) for output in outputs]
         #: Whether two elements of the reference's outputs are the same memory.
         self.overlapping = overlaps(outputs[: self.returned])
-        exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
-        self._trial_bytes = self.input_bytes + exact
+        self._size = TrialSize.of_tensors(inputs, outputs)
         self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:
@@ -338,13 +337,14 @@ class PreparedProblem:
             else:
                 sums.setdefault(draw.transform, MeanOfTruth(narrow=not self.kept.fit)).add(expected.truth)
             if draw in draws:
-                self.kept.keep(draw, inputs, expected)
+                self.kept.keep(draw, inputs, compared(draw, expected) if draw in scales else expected)
             del inputs, expected  # before the next ones are computed
         means = {transform: total.take() for transform, total in sums.items()}
         for draw in draws:
             if draw not in scales:
-                expected = (self.kept.get(draw) or self.solve(draw))[1]
+                inputs, expected = self.kept.get(draw) or self.solve(draw)
                 scales[draw] = scale_of(expected, means[draw.transform], self.precision)
-                del expected
+                self.kept.keep(draw, inputs, compared(draw, expected))
+                del inputs, expected
         release_cache(self.device)
         return scales, means.get(nominal) or [None] * len(self.output_places)

@@ -24,7 +24,7 @@ from kbevolve.evaluators.judging.pipeline import check_contestant, lacked_memory
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
+from kbevolve.evaluators.timing.rounds import TimingPlan, beside, plan_for
 from kbevolve.evaluators.timing.statistics import enough
 
 
@@ -62,6 +62,7 @@ def _run_once(
 
     def enter(name: str, candidate: CandidateProcess, call_ms: float) -> None:
         plan = plan_for(call_ms, context.judge.settings, most_calls=context.prepared.most_calls)
+        plan = beside(plan, plans.get(REFERENCE, plan))
         plans[name] = replace(plan, least_rounds=rounds, rounds=rounds, calls=max(1, plan.calls))
         candidates[name] = candidate
 

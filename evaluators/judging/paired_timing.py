@@ -24,7 +24,7 @@ from kbevolve.evaluators.timing.clock import (
     penalty_ms,
     undisturbed_share,
 )
-from kbevolve.evaluators.timing.rounds import TimedBlock, TimingPlan, plan_for, time_round
+from kbevolve.evaluators.timing.rounds import TimedBlock, TimingPlan, beside, plan_for, time_round
 from kbevolve.evaluators.timing.statistics import enough, round_log_ratio, rounds_ms
 
 #: Names of the reference, and of the only kernel of an evaluation, among kernels that are timed together.
@@ -35,6 +35,8 @@ KERNEL = "kernel"
 CLEARLY_SLOW = 2.0
 #: Rounds after which `CLEARLY_SLOW` is asked.
 _FIRST_ROUNDS = 3
+#: No kernel gets a narrower interval than this in an evaluation: a contest measures every champion again.
+_EVALUATED_INTERVAL = 0.005
 #: A kernel that reached at most this share of the best one here in each round so far gets this interval and no narrower
 #: one. It is no champion, and among parents one percent decides nothing. Most offspring are behind.
 _BEHIND = 0.9
@@ -136,6 +138,7 @@ def time_beside_reference(
         name: plan_for(call_ms, settings, most_calls=most_calls)
         for name, call_ms in ((REFERENCE, context.undisturbed.ms), (KERNEL, kernel_ms))
     }
+    plans[KERNEL] = beside(plans[KERNEL], plans[REFERENCE])
     least = plans[KERNEL].least_rounds
     deadline = time.monotonic() + ROUNDS_OVER_CALLS * settings.timing_seconds
 
@@ -147,7 +150,7 @@ def time_beside_reference(
         if is_clearly_slow(ratios, context.best_speedup):
             return True
         behind = is_behind(ratios)
-        interval = max(settings.interval, _BEHIND_INTERVAL) if behind else settings.interval
+        interval = max(settings.interval, _BEHIND_INTERVAL if behind else _EVALUATED_INTERVAL)
         sufficient = time.monotonic() > deadline or enough(ratios, interval)
         return sufficient and len(ratios) >= (min(least, _FIRST_ROUNDS) if behind else least)
 

@@ -24,6 +24,9 @@ from kbevolve.evaluators.rejection import Rejection
 LEAST_ROUNDS = 3
 #: Share of the timing budget that untimed calls may take.
 _WARMUP_SHARE = 0.25
+#: Fewest calls of a block, if that many are affordable in each of the fewest rounds. Of long calls a block has no more
+#: than let all rounds fit into the budget: a kernel that needs few rounds then needs little time.
+_FEWEST_CALLS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +72,18 @@ def plan_for(call_ms: float, settings: EvaluationSettings, *, most_calls: int) -
     affordable = 1e3 * settings.timing_seconds / call_ms
     warmup = min(settings.warmup, int(_WARMUP_SHARE * affordable))
     least = min(settings.least_rounds, settings.rounds)
-    calls = min(settings.calls_per_round, most_calls, int(affordable / least))
+    in_all_rounds = max(_FEWEST_CALLS, int(affordable / settings.rounds))
+    calls = min(settings.calls_per_round, most_calls, in_all_rounds, int(affordable / least))
     if calls:
         rounds = max(least, min(settings.rounds, int(affordable / calls)))
         return TimingPlan(least_rounds=least, rounds=rounds, calls=calls, warmup=warmup)
     rounds = min(least, max(LEAST_ROUNDS, int(affordable)))
     return TimingPlan(least_rounds=rounds, rounds=rounds, calls=1, warmup=warmup)
+
+
+def beside(plan: TimingPlan, reference: TimingPlan) -> TimingPlan:
+    """The plan of a kernel that is timed beside the reference, which is called on all inputs of a round."""
+    return replace(plan, calls=min(plan.calls, reference.calls))
 
 
 def time_round(

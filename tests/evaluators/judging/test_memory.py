@@ -111,9 +111,9 @@ def test_trials_are_kept_only_where_workers_and_a_truth_have_room(monkeypatch: p
         size = int(gib * 2**30)
         return kept.room_for_trials(device, worker_bytes=5 * size, truth_bytes=16 * size) / 2**30
 
-    assert room(0.5) == pytest.approx(140 / 3)
-    assert room(4) == pytest.approx(140 - 1.25 - 26 * 4)
-    assert room(6) == 0
+    assert room(0.5) == pytest.approx(140 * 2 / 3)
+    assert room(2) == pytest.approx(140 - 2.5 - (4 * 5 + 16) * 2)
+    assert room(4) == 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """How much is timed of a kernel."""
 
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.timing import rounds
-from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
+from kbevolve.evaluators.timing.rounds import TimingPlan, beside, plan_for
 
 SETTINGS = EvaluationSettings(warmup=3, least_rounds=5, rounds=25, calls_per_round=10, timing_seconds=1.0)
 
@@ -18,9 +19,11 @@ SETTINGS = EvaluationSettings(warmup=3, least_rounds=5, rounds=25, calls_per_rou
     ("call_ms", "plan"),
     [
         (0.01, TimingPlan(least_rounds=5, rounds=25, calls=10, warmup=3)),
-        (10.0, TimingPlan(least_rounds=5, rounds=10, calls=10, warmup=3)),
-        (20.0, TimingPlan(least_rounds=5, rounds=5, calls=10, warmup=3)),
-        (40.0, TimingPlan(least_rounds=5, rounds=5, calls=5, warmup=3)),
+        (4.0, TimingPlan(least_rounds=5, rounds=25, calls=10, warmup=3)),
+        (8.0, TimingPlan(least_rounds=5, rounds=25, calls=5, warmup=3)),
+        (20.0, TimingPlan(least_rounds=5, rounds=16, calls=3, warmup=3)),
+        (40.0, TimingPlan(least_rounds=5, rounds=8, calls=3, warmup=3)),
+        (90.0, TimingPlan(least_rounds=5, rounds=5, calls=2, warmup=2)),
         (150.0, TimingPlan(least_rounds=5, rounds=6, calls=1, warmup=1)),
         (300.0, TimingPlan(least_rounds=3, rounds=3, calls=1, warmup=0)),
         (5000.0, TimingPlan(least_rounds=3, rounds=3, calls=1, warmup=0)),
@@ -28,6 +31,12 @@ SETTINGS = EvaluationSettings(warmup=3, least_rounds=5, rounds=25, calls_per_rou
 )
 def test_slow_kernels_get_fewer_calls(call_ms: float, plan: TimingPlan) -> None:
     assert plan_for(call_ms, SETTINGS, most_calls=100) == plan
+
+
+def test_a_kernel_gets_no_more_calls_than_the_reference_beside_it() -> None:
+    reference, kernel = (plan_for(call_ms, SETTINGS, most_calls=100) for call_ms in (20.0, 1.0))
+    assert beside(kernel, reference) == replace(kernel, calls=reference.calls)
+    assert beside(reference, kernel) == reference
 
 
 def test_large_inputs_mean_fewer_calls() -> None:
