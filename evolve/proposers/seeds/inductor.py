@@ -14,72 +14,32 @@ A program, not a function: it runs the user's file and imports torch and its com
 not do.
 """
 
-import ast
 import importlib.util
 import json
+import operator
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 from unittest import mock
 
-from kbevolve.configs.reference import as_model_new, with_forward, without_head
-from kbevolve.configs.templates import template
 from kbevolve.evaluators.worker.supervisor import die_with
-from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
+from kbevolve.evolve.proposers.seeds.inductor_file import CannotWrapError, Capture, wrap
 
 #: The files: what torch.compile generates, that for templates, and that with what follows a product in its call.
 KERNEL, FOR_TEMPLATES, FUSED = "kernel.py", "for_templates.py", "fused.py"
 
 #: A library's convolution in generated code.
 _CONVOLUTION = "extern_kernels.convolution("
-#: What launches kernels in generated code, what marks it as a GPU's, and how many launches are worth a CUDA graph.
-_LAUNCH = re.compile(r"\.run\(|\bextern_kernels\.|\btorch\.ops\.")
-_ON_GPU = "torch.cuda._DeviceGuard("
-_MANY_LAUNCHES = 8
-
-#: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
-_HEADER = '''\
-"""What torch.compile (Inductor, PyTorch {version}) generates, called by a ModelNew."""
-
-{future}import torch._inductor.config
-
-torch._inductor.config.compile_threads = 1
-{trust}
-'''
-
-#: Inductor compiles six small programs to test whether the compiler supports this CPU's vector instructions: 7 of the
-#: 10 s that a first kernel takes to build on two cores (measured). Without that support this seed fails to build.
-_TRUST = "torch._inductor.config.cpp.vec_isa_ok = True\n"
 
 
 class GeneratedError(Exception):
     """Stops Inductor as soon as its code is complete: the worker compiles it later."""
-
-
-class CannotWrapError(Exception):
-    """The generated code does not work as a file of its own; the message says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
-    """The result of torch.compile for one model."""
-
-    #: The generated module.
-    code: str
-    #: The tensor for each argument of its `call`, in order, e.g. "self.gemm.weight" or "x".
-    arguments: tuple[str, ...]
-    #: Number of tensors that the graph returns.
-    outputs: int
-    #: Whether the model returns one tensor, not a tuple or list of them.
-    single: bool
-    #: What the module needs before it: the epilogues of its products.
-    before: str = ""
 
 
 def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Iterator[tuple[str, Capture]]:
@@ -111,8 +71,10 @@ def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Itera
         codes.append(_generated(graph, example_inputs))
         # Only the form of the result is needed, and a call of the graph would occupy the device.
         outputs: Any = graph.graph.output_node().args[0]
-        return lambda *_: [torch.empty(0) for _ in outputs]
+        made.extend(torch.empty(0) for _ in outputs)
+        return lambda *_: made
 
+    made: list[torch.Tensor] = []
     arguments: list[tuple[str, ...]] = []
     # A module that warns, as instance norm does of some sizes, is no reason to break a graph.
     silent = torch._dynamo.config.patch(reorderable_logging_functions={warnings.warn})
@@ -124,10 +86,19 @@ def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Itera
     single = isinstance(result, torch.Tensor)
     if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
         raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
-    outputs = 1 if single else len(result)
+    places = {id(tensor): place for place, tensor in enumerate(made)}
+    held = {**_held(model, vars), **_held(model, operator.attrgetter("_buffers"))}
+    common = Capture(
+        code="",
+        arguments=_on_the_device(arguments[0], model),
+        outputs=len(made),
+        returned=tuple(places[id(one)] for one in ([result] if single else result)),
+        single=single,
+        replaced={name: places[id(one)] for name, one in held.items() if id(one) in places},
+    )
 
     def captured(code: str, before: str = "") -> Capture:
-        return Capture(code=code, arguments=arguments[0], outputs=outputs, single=single, before=before)
+        return replace(common, code=code, before=before)
 
     yield KERNEL, captured(codes[0])
     if templates:
@@ -181,29 +152,25 @@ def _generated(graph: Any, inputs: list[Any], **options: bool) -> str:
     return codes[0]
 
 
-def wrap(found: Capture, reference: str, *, version: str) -> str:
-    """The kernel file: generated kernels, then `ModelNew` with the reference's constructor.
+def _held(model: Any, holder: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
+    """What the parts of a model hold, by expressions such as "self.hidden"; `holder`: where a part holds it."""
+    return {
+        f"{_expression(path)}.{name}": value
+        for path, part in model.named_modules()
+        for name, value in holder(part).items()
+    }
 
-    Raises:
-        CannotWrapError: the code needs constants or code outside its text, or its names clash with the reference's.
-    """
-    _check_signature(found)
-    generated = pruned(found.code)
-    future, model_new = without_head(as_model_new(reference))
-    own, arguments = generated, f"[{', '.join(found.arguments)}]"
-    call = f"call({arguments})"
-    if _ON_GPU in generated and len(_LAUNCH.findall(generated)) >= _MANY_LAUNCHES:
-        own += f"\n\n{template('graph_replay')}\n\nreplay = Replay(call)\n"
-        inputs = [one for one in found.arguments if not one.startswith("self.")]
-        call = f"replay({', '.join((arguments, *inputs))})"
-    clash = defined(found.before + own) & defined(model_new)
-    if clash:
-        raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
-    # Parameters require gradients, and the generated code writes into its buffers with out=.
-    result = f"return {call}[0]" if found.single else f"return {call}"
-    model_new = with_forward(model_new, result, decorator="torch.no_grad()")
-    trust = _TRUST if "async_compile.cpp" in generated else ""
-    return f"{_HEADER.format(version=version, future=future, trust=trust)}{found.before}{own}\n\n{model_new}"
+
+def _expression(path: str) -> str:
+    """A part of a model in its `forward`, e.g. "self.layers._modules['0']" for "layers.0"."""
+    parts = (f".{part}" if part.isidentifier() else f"._modules['{part}']" for part in path.split(".") if part)
+    return "".join(("self", *parts))
+
+
+def _on_the_device(arguments: tuple[str, ...], model: Any) -> tuple[str, ...]:
+    """Arguments in which plain attributes follow an input, because `Module.to` leaves them where they are."""
+    inputs, plain = [one for one in arguments if not one.startswith("self.")], _held(model, vars)
+    return tuple(f"{one}.to({inputs[0]}.device)" if inputs and one in plain else one for one in arguments)
 
 
 def _arguments(graph: Any) -> tuple[str, ...]:
@@ -221,38 +188,6 @@ def _arguments(graph: Any) -> tuple[str, ...]:
             raise CannotWrapError(f"an input of the graph is {text}, not an argument, a parameter or a buffer")
         expressions.append(text)
     return tuple(expressions)
-
-
-def _check_signature(found: Capture) -> None:
-    """Check that the generated `call` takes and returns what the graph does, and needs nothing outside its text."""
-    constant = re.search(r"^(_tensor_constant\w*|_frozen_param\w*|constant\d+|_torchbind\w*) = None", found.code, re.M)
-    if constant:
-        raise CannotWrapError(f"it keeps a constant tensor ({constant[1]}) outside its text")
-    call = next(
-        (node for node in ast.walk(ast.parse(found.code)) if isinstance(node, ast.FunctionDef) and node.name == "call"),
-        None,
-    )
-    if call is None:
-        raise CannotWrapError("the generated module has no call(args)")
-    taken = [
-        len(node.targets[0].elts)
-        for node in call.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Tuple)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "args"
-    ]
-    returned = [
-        len(node.value.elts)
-        for node in ast.walk(call)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
-    ]
-    if taken != [len(found.arguments)] or returned != [found.outputs]:
-        # Additional results are inputs that it changed; torch.compile copies those back outside `call`.
-        raise CannotWrapError(
-            f"the generated call takes {taken} and returns {returned} tensors; "
-            f"the model takes {len(found.arguments)} and returns {found.outputs}"
-        )
 
 
 def _load(path: Path) -> ModuleType:
