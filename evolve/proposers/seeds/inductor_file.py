@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from kbevolve.configs.reference import as_model_new, with_forward, without_head
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
+from kbevolve.evolve.proposers.tuning.tunables import with_values
 
-#: What launches kernels in generated code, what marks it as a GPU's, and how many launches are worth a CUDA graph.
+#: What launches kernels in generated code, what marks it as a GPU's, how many launches are worth a CUDA graph, and how
+#: many are one from the start: with so many, launching takes longer than all else that can be tuned.
 _LAUNCH = re.compile(r"\.run\(|\bextern_kernels\.|\btorch\.ops\.")
 _ON_GPU = "torch.cuda._DeviceGuard("
 _MANY_LAUNCHES = 8
+_REPLAYED_FROM_THE_START = 24
 
 #: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
@@ -63,8 +66,10 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     future, model_new = without_head(as_model_new(reference))
     own, arguments = generated, f"[{', '.join(found.arguments)}]"
     call = f"call({arguments})"
-    if _ON_GPU in generated and len(_LAUNCH.findall(generated)) >= _MANY_LAUNCHES:
-        own += f"\n\n{template('graph_replay')}\n\nreplay = Replay(call)\n"
+    launches = len(_LAUNCH.findall(generated)) if _ON_GPU in generated else 0
+    if launches >= _MANY_LAUNCHES:
+        at_first = {"REPLAYED": str(int(launches >= _REPLAYED_FROM_THE_START))}
+        own += f"\n\n{with_values(template('graph_replay'), at_first)}\n\nreplay = Replay(call)\n"
         inputs = [one for one in found.arguments if not one.startswith("self.")]
         call = f"replay({', '.join((arguments, *inputs))})"
     clash = defined(found.before + own) & defined(model_new)

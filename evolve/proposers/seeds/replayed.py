@@ -5,6 +5,7 @@ Such models are recurrent ones, whose library call has many small launches.
 
 from kbevolve.configs.reference import as_class, without_head
 from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.tuning.tunables import with_values
 
 #: What the code needs, whatever the reference imports.
 _IMPORT = "import torch"
@@ -17,5 +18,6 @@ def replayed_reference(source: str) -> str:
         source: the problem's file.
     """
     future, reference = without_head(as_class(source, "Reference"))
-    parts = (f"{future}{_IMPORT}\n\n{reference}", template("graph_replay"), template("replayed_reference"))
+    replay = with_values(template("graph_replay"), {"REPLAYED": "1"})  # without it, it is the reference
+    parts = (f"{future}{_IMPORT}\n\n{reference}", replay, template("replayed_reference"))
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -10,7 +10,7 @@ import torch
 
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
-from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.proposers.tuning.tunables import values_of
 
 Tensor = torch.Tensor
 
@@ -144,7 +144,7 @@ def test_a_reference_in_a_graph_is_the_reference() -> None:
     source = replayed_reference(GRU)
     assert "get_inputs" not in source
     assert source.startswith("from __future__ import annotations\nimport torch\n")
-    assert [one.name for one in declared(source)] == ["REPLAYED"]
+    assert values_of(source) == {"REPLAYED": "1"}
     names: dict[str, Any] = {}
     exec(compile(source, "kernel.py", "exec"), names)
     torch.manual_seed(0)
