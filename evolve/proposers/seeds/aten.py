@@ -8,6 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+_aten = torch.ops.aten
+
 
 def aten_graph(graph: GraphModule, inputs: list[Any]) -> GraphModule:
     """The graph on fake tensors, without nodes that nothing reads.
@@ -19,9 +21,27 @@ def aten_graph(graph: GraphModule, inputs: list[Any]) -> GraphModule:
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake = [mode.from_tensor(one, static_shapes=True) if isinstance(one, torch.Tensor) else one for one in inputs]
         traced: GraphModule = make_fx(graph, pre_dispatch=True)(*fake)
+    _write_numbers(traced)
     # The weights that `multi_head_attention_forward` averages are often unused.
     traced.graph.eliminate_dead_code()
     return traced
+
+
+def _write_numbers(traced: GraphModule) -> None:
+    """Write numbers that forward() makes tensors of into the graph; Inductor's code would expect them from outside."""
+    for node in traced.graph.find_nodes(op="call_function", target=_aten.lift_fresh_copy.default):
+        (held,) = node.all_input_nodes
+        number = getattr(traced, str(held.target), None) if held.op == "get_attr" else None
+        if not isinstance(number, torch.Tensor) or number.dim():
+            continue
+        form: dict[str, Any] = {"dtype": number.dtype, "device": number.device}
+        with traced.graph.inserting_before(node):
+            written = traced.graph.call_function(_aten.full.default, ([], number.item()), form)
+        written.meta.update(node.meta)
+        node.replace_all_uses_with(written)
+        traced.graph.erase_node(node)
+        traced.graph.erase_node(held)
+        delattr(traced, str(held.target))  # all that the module holds becomes an argument of Inductor's code
 
 
 def tensor_of(node: Node) -> torch.Tensor:

@@ -247,6 +247,14 @@ def test_without_attention_templates_are_put_into_the_same_code(tmp_path: Any) -
 
 
 @pytest.mark.slow
+def test_a_number_that_becomes_a_tensor_is_in_the_code(tmp_path: Any) -> None:
+    text = MODEL.replace("self.into(x)", "self.into(x * torch.log(torch.tensor(9.0)))")
+    with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
+        assert process.source()
+        assert "torch.ops.kbevolve.attention.default(" in (process.for_templates() or ""), process.failure
+
+
+@pytest.mark.slow
 def test_templates_convolve_tensors_as_they_lie_in_memory(tmp_path: Any) -> None:
     text = CONVOLUTIONS
     with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
