@@ -40,6 +40,9 @@ CONVOLUTIONS = {
     "11x11 step 4": ((256, 3, 224, 224), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
     "3x3": ((64, 64, 56, 56), (128, 64, 3, 3), {"padding": (1, 1)}),
     "3x3 wide": ((32, 128, 28, 28), (512, 128, 3, 3), {"padding": (1, 1)}),
+    "1x1 of 10": ((10, 192, 28, 28), (96, 192, 1, 1), {}),
+    "3x3 of 10": ((10, 96, 28, 28), (128, 96, 3, 3), {"padding": (1, 1)}),
+    "1x1 of 10, deep": ((10, 832, 7, 7), (384, 832, 1, 1), {}),
     "depthwise": ((16, 64, 512, 512), (64, 1, 3, 3), {"padding": (1, 1), "groups": 64}),
     "turned 4x4 step 2": ((16, 64, 64, 64), (64, 64, 4, 4), {"stride": (2, 2), "padding": (1, 1), "transposed": True}),
     "turned 3x3x3 step 2": (
@@ -48,14 +51,17 @@ CONVOLUTIONS = {
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
-#: Of these the convolution of few channels, by the template that reads and splits the numbers in its product.
+#: Of these some by templates that read and split the numbers in their product: of few channels, and in one launch.
 GATHERED = {"11x11 step 4, gathered": "11x11 step 4"}
+SMALL = {f"{name}, small": name for name in ("1x1 of 10", "3x3 of 10", "1x1 of 10, deep")}
 #: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
 ATTENTIONS = {
     "attention 96, causal": (128, 8, 512, 512, 96, True),
     "attention 64": (2, 8, 197, 197, 64, False),
     "attention 32, long": (2, 4, 16384, 16384, 32, False),
 }
+
+CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS]
 
 
 def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -85,12 +91,13 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
     if name in ATTENTIONS:
         return attention(name, templates)
-    inputs, filters, given = CONVOLUTIONS[GATHERED.get(name, name)]
+    inputs, filters, given = CONVOLUTIONS[{**GATHERED, **SMALL}.get(name, name)]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
     options = {"bias": None, **options, "transposed": False, "groups": 1} | given
     own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
     own = templates.gathered_convolution if name in GATHERED else own
+    own = templates.small_convolution if name in SMALL else own
     positions = [
         options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
     ]
@@ -138,7 +145,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable of a template")
     parser.add_argument(
-        "--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS], help="all without it"
+        "--case",
+        action="append",
+        choices=[*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS],
+        help="all without it",
     )
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -149,7 +159,7 @@ def main() -> None:
         templates = imported(source, Path(folder), "templates")
         print("| case | library ms | template ms | times | error | host us | launches, us |")
         print("|---|---|---|---|---|---|---|")
-        for name in options.case or [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS]:
+        for name in options.case or CASES:
             own, library, truth = case(name, templates)
             part = own()[tuple(slice(size) for size in truth.shape)].double()
             error = float((part - truth).norm() / truth.norm())
