@@ -86,13 +86,15 @@ def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Itera
     single = isinstance(result, torch.Tensor)
     if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
         raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
-    places = {id(tensor): place for place, tensor in enumerate(made)}
+    results, places = [result] if single else result, {id(tensor): place for place, tensor in enumerate(made)}
+    if any(id(one) not in places for one in results):
+        raise CannotWrapError("the model returns a tensor that its graph does not compute, such as an input")
     held = {**_held(model, vars), **_held(model, operator.attrgetter("_buffers"))}
     common = Capture(
         code="",
         arguments=_on_the_device(arguments[0], model),
         outputs=len(made),
-        returned=tuple(places[id(one)] for one in ([result] if single else result)),
+        returned=tuple(places[id(one)] for one in results),
         single=single,
         replaced={name: places[id(one)] for name, one in held.items() if id(one) in places},
     )
@@ -182,7 +184,7 @@ def _arguments(graph: Any) -> tuple[str, ...]:
         source = node.meta["grapharg"].source.name
         # A method before PyTorch 2.9.
         text = source() if callable(source) else source
-        text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
+        text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text).replace(".__dict__['_modules']", "._modules")
         text = re.sub(r"\._(?:modules|parameters|buffers)\['([A-Za-z_]\w*)'\]", r".\1", text)
         if not re.fullmatch(r"\w+(\.\w+|\[('\w+'|\d+)\])*", text):
             raise CannotWrapError(f"an input of the graph is {text}, not an argument, a parameter or a buffer")

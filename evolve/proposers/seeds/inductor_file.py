@@ -11,7 +11,7 @@ from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 
 #: What launches kernels in generated code, what marks it as a GPU's, how many launches are worth a CUDA graph, and how
-#: many are one from the start: with so many, launching takes longer than all else that can be tuned.
+#: many are one from the start: with so many, launching may take longer than the device's work.
 _LAUNCH = re.compile(r"\.run\(|\bextern_kernels\.|\btorch\.ops\.")
 _ON_GPU = "torch.cuda._DeviceGuard("
 _MANY_LAUNCHES = 8

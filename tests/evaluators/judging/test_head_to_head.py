@@ -13,9 +13,9 @@ from kbevolve.evaluators.judging.paired_timing import REFERENCE
 from kbevolve.evaluators.timing.rounds import TimedBlock
 
 
-def block(penalty_ms: float = 0.0, *, ms: float = 1.0) -> TimedBlock:
+def block(penalty_ms: float = 0.0, *, ms: float = 1.0, calls: int = 1) -> TimedBlock:
     call = Call(ms=ms, wall_ms=1.3, asked=0.0, changed_inputs=frozenset(), aliases_input=frozenset(), changes=())
-    return TimedBlock(calls=(call,), trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
+    return TimedBlock(calls=(call,) * calls, trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,10 @@ def test_a_penalty_is_final_when_all_processes_show_it(
     assert len(penalties) - len(left) == count
 
 
-def rounds_of(*kernel_ms: float) -> list[dict[str, TimedBlock]]:
+def rounds_of(*kernel_ms: float, calls: int = 10) -> list[dict[str, TimedBlock]]:
     """A round for each of these times, beside a reference of 1 ms."""
-    return [{REFERENCE: block(), "one": block(), "other": block(ms=ms)} for ms in kernel_ms]
+    one = block(calls=calls)
+    return [{REFERENCE: one, "one": one, "other": block(ms=ms, calls=calls)} for ms in kernel_ms]
 
 
 def test_a_contest_ends_when_each_kernel_is_known_well_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,8 @@ def test_a_contest_ends_when_each_kernel_is_known_well_enough(monkeypatch: pytes
     is_enough = head_to_head._enough_for_all(settings, ["one", "other"])
     assert not is_enough(rounds_of(*[0.5] * 4)), "too few rounds"
     assert is_enough(rounds_of(*[0.5] * 5))
+    assert not is_enough(rounds_of(*[0.5] * 9, calls=3)), "too few calls, of which each is checked"
+    assert is_enough(rounds_of(*[0.5] * 10, calls=3))
     scattered = rounds_of(0.5, 0.52, 0.48, 0.51, 0.49)
     assert not is_enough(scattered)
     now = 3.0 * 3 + 0.1  # three times `timing_seconds` for each of three processes

@@ -289,6 +289,7 @@ def test_inductor_s_kernel_has_the_cpu_s_sizes(tmp_path: Path) -> None:
     [
         ("return z * y, z.sum(dim=-1)", "print('here'); return z * y, z.sum(dim=-1)", "Unsupported"),
         ("return z * y, z.sum(dim=-1)", "return {'z': z}", "returns a dict"),
+        ("return z * y, z.sum(dim=-1)", "return z, y", "such as an input"),
     ],
 )
 def test_code_that_does_not_work_alone_gives_no_kernel(old: str, new: str, complaint: str, tmp_path: Path) -> None:
