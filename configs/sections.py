@@ -102,9 +102,11 @@ class EvaluationSettings(Section):
     least_rounds: int = Field(5, ge=3)
     #: Paired rounds at most.
     rounds: int = Field(25, ge=3)
-    #: Timed calls in each block of a round; 10 in 10 rounds are KernelBench's 100 trials.
+    #: Most timed calls in each block of a round; of calls of more than 4 ms there are fewer. 10 in 10 rounds are
+    #: KernelBench's 100 trials.
     calls_per_round: int = Field(10, ge=1)
-    #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side.
+    #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side. In an evaluation
+    #: 0.005 suffices for a kernel that is clearly faster or slower than the reference, 0.01 behind the best one.
     interval: float = Field(0.0025, gt=0)
     #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ
     #: by 0.07 % (standard deviation) on an H200; where they differ more, the tie grows with it.

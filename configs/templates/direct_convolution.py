@@ -70,15 +70,11 @@ class DirectConvolution:
     """What place, sizes and strides decide of a convolution in groups, in 1, 2 or 3 dimensions, and `epilogue`."""
 
     def __init__(self, place, x_shape, w_shape, w_strides, has_bias, stride, padding, dilation, groups, epilogue):
-        dims, batch, (filters, channels) = len(x_shape) - 2, x_shape[0], w_shape[:2]
-        ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
-        step, apart, pad = (*ones, *stride), (*ones, *dilation), (*none, *padding)
-        full = torch.empty(batch, x_shape[1], *ones, *x_shape[2:], device="meta")
-        own = torch.empty_strided(w_shape, w_strides, device="meta").reshape(filters, channels, *ones, *w_shape[2:])
-        sizes, taps = full.shape[2:], own.shape[2:]
-        out_sizes = [(size + 2 * p - a * (t - 1) - 1) // s + 1
-                     for size, p, a, t, s in zip(sizes, pad, apart, taps, step)]
-        self.out_shape = (batch, filters, *out_sizes[3 - dims:])
+        batch, (filters, channels) = x_shape[0], w_shape[:2]
+        sizes, taps, out_sizes, step, pad, apart = conv_sizes(x_shape, w_shape, stride, padding, dilation)
+        self.out_shape = (batch, filters, *out_sizes[5 - len(x_shape):])
+        full = torch.empty(batch, x_shape[1], *sizes, device="meta")
+        own = torch.empty_strided(w_shape, w_strides, device="meta").reshape(filters, channels, *taps)
         out_strides = torch.empty(batch, filters, *out_sizes, device="meta").stride()
         bw = min(DIRECT_W, triton.next_power_of_2(out_sizes[2]))
         bh = min(DIRECT_H, triton.next_power_of_2(out_sizes[1]))

@@ -98,6 +98,16 @@ def place_of(*tensors):
     return tensors[0].device, *(x is not None and x.data_ptr() % 16 == 0 for x in tensors)
 
 
+def conv_sizes(x_shape, w_shape, stride, padding, dilation):
+    """Of a convolution: sizes of images, filters and results, steps, padding, dilation, as in three dimensions."""
+    ones, none = (1,) * (5 - len(x_shape)), (0,) * (5 - len(x_shape))
+    sizes, taps, step = (*ones, *x_shape[2:]), (*ones, *w_shape[2:]), (*ones, *stride)
+    pad, apart = (*none, *padding), (*ones, *dilation)
+    out_sizes = [(size + 2 * p - a * (t - 1) - 1) // s + 1
+                 for size, p, a, t, s in zip(sizes, pad, apart, taps, step)]
+    return sizes, taps, out_sizes, step, pad, apart
+
+
 def split_descriptor(x, shape, strides, block):
     """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
     kind = gl.float16 if x.dtype == torch.float16 else gl.float8e4nv

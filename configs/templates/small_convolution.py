@@ -96,13 +96,9 @@ class SmallConvolution:
     """What place, sizes and strides decide of a convolution that is one launch, in 1, 2 or 3 dimensions, and `epilogue`."""
 
     def __init__(self, place, x_shape, w_shape, has_bias, stride, padding, dilation, epilogue):
-        dims, batch, (filters, channels) = len(x_shape) - 2, x_shape[0], w_shape[:2]
-        ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
-        step, apart, pad = (*ones, *stride), (*ones, *dilation), (*none, *padding)
-        sizes, taps = (*ones, *x_shape[2:]), (*ones, *w_shape[2:])
-        out_sizes = [(size + 2 * p - a * (t - 1) - 1) // s + 1
-                     for size, p, a, t, s in zip(sizes, pad, apart, taps, step)]
-        self.out_shape = (batch, filters, *out_sizes[3 - dims:])
+        batch, (filters, channels) = x_shape[0], w_shape[:2]
+        sizes, taps, out_sizes, step, pad, apart = conv_sizes(x_shape, w_shape, stride, padding, dilation)
+        self.out_shape = (batch, filters, *out_sizes[5 - len(x_shape):])
         pixels, numbers = math.prod(out_sizes), math.prod(taps)
         count = torch.cuda.get_device_properties(place[0]).multi_processor_count
         bn, bm = small_tile(filters, batch * pixels, count)

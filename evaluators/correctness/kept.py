@@ -4,11 +4,11 @@ Otherwise they are drawn again from their seeds, and their truths are computed a
 truth of 9 GB in 20 ms; with the memory of a few truths it can try another kernel meanwhile.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Self
 
 import torch
 
@@ -17,11 +17,12 @@ from kbevolve.evaluators.correctness.inputs import Distribution, nominal
 from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes
+from kbevolve.evaluators.worker.values import SharedTensor, dtype_named
 
 #: Share of the free memory for inputs and expected outputs of trials.
 _SHARE = 2 / 3
-#: The reference's worker and those of three kernels: so many in trials that are kept are faster than five of which each
-#: waits until the trials of the others are over. Then the memory of each process without tensors (612 MiB on an H100).
+#: The reference's worker and those of three kernels, which do not wait for each other where trials are kept. Then the
+#: memory of each process without tensors (612 MiB on an H100).
 _WORKERS = 4
 PROCESS_BYTES = 640 << 20
 
@@ -49,26 +50,11 @@ class Trial:
     scale: Scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSize:
-    """Bytes of the inputs of a trial, of its truth, and of the reference's own output."""
-
-    inputs: int
-    truth: int
-    own: int
-
-    @classmethod
-    def of_tensors(cls, inputs: Iterable[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Self:
-        """The truth is in fp64."""
-        return cls(
-            inputs=sum(tensor.nbytes for tensor in inputs),
-            truth=sum(8 * tensor.numel() for tensor in outputs),
-            own=sum(tensor.nbytes for tensor in outputs),
-        )
-
-    def of(self, draws: Iterable[Draw]) -> int:
-        """Bytes of these trials, of which `compared` remains."""
-        return sum(self.inputs + self.truth + self.own * (draw.transform is nominal) for draw in draws)
+def bytes_of(draws: Iterable[Draw], input_bytes: int, outputs: Sequence[SharedTensor]) -> int:
+    """Bytes of these trials when they are kept: inputs, the truth in fp64, and the reference's output if `compared`."""
+    sizes = [(math.prod(place.shape), dtype_named(place.dtype).itemsize) for place in outputs]
+    truth, own = sum(8 * count for count, _ in sizes), sum(count * size for count, size in sizes)
+    return sum(input_bytes + truth + own * (draw.transform is nominal) for draw in draws)
 
 
 class KeptTrials:

@@ -13,7 +13,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.expected import solve
 from kbevolve.evaluators.correctness.inputs import Distribution, integers, larger_integers, nominal, shuffled
-from kbevolve.evaluators.correctness.kept import KeptTrials, Trial, TrialSize, compared, room_for_trials
+from kbevolve.evaluators.correctness.kept import KeptTrials, Trial, bytes_of, compared, room_for_trials
 from kbevolve.evaluators.correctness.mean import MeanOfTruth
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
@@ -87,7 +87,8 @@ class PreparedProblem:
         self._lay_out_tensors(self._draws[0])
         room = room_for_trials(self.device, worker_bytes=self.worker_bytes, truth_bytes=self.truth_bytes)
         #: Trials that stay in memory: all, and the two with the second weights, where they fit.
-        self.kept = KeptTrials(room, needed=self._size.of([*self._draws, self._draws[0], self._draws[0]]))
+        draws = [*self._draws, self._draws[0], self._draws[0]]
+        self.kept = KeptTrials(room, needed=bytes_of(draws, self.input_bytes, self.output_places))
         peak = Peak(self.device)
         self._scales, means = self._measure(self._draws)
         #: Memory in which one truth is computed.
@@ -234,7 +235,6 @@ class PreparedProblem:
         self.output_expanded = [is_expanded(output) for output in outputs]
         #: Whether two elements of the reference's outputs are the same memory.
         self.overlapping = overlaps(outputs[: self.returned])
-        self._size = TrialSize.of_tensors(inputs, outputs)
         self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:

@@ -35,8 +35,10 @@ KERNEL = "kernel"
 CLEARLY_SLOW = 2.0
 #: Rounds after which `CLEARLY_SLOW` is asked.
 _FIRST_ROUNDS = 3
-#: No kernel gets a narrower interval than this in an evaluation: a contest measures every champion again.
-_EVALUATED_INTERVAL = 0.005
+#: A kernel that differed from the reference by so much (a logarithm) in each round so far gets this interval and no
+#: narrower one: whether it is faster is known, and a contest measures every champion again.
+_APART = 0.05
+_APART_INTERVAL = 0.005
 #: A kernel that reached at most this share of the best one here in each round so far gets this interval and no narrower
 #: one. It is no champion, and among parents one percent decides nothing. Most offspring are behind.
 _BEHIND = 0.9
@@ -150,7 +152,8 @@ def time_beside_reference(
         if is_clearly_slow(ratios, context.best_speedup):
             return True
         behind = is_behind(ratios)
-        interval = max(settings.interval, _BEHIND_INTERVAL if behind else _EVALUATED_INTERVAL)
+        apart = min(map(abs, ratios)) > _APART
+        interval = max(settings.interval, _BEHIND_INTERVAL if behind else _APART_INTERVAL if apart else 0.0)
         sufficient = time.monotonic() > deadline or enough(ratios, interval)
         return sufficient and len(ratios) >= (min(least, _FIRST_ROUNDS) if behind else least)
 

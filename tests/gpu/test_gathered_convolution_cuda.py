@@ -1,5 +1,7 @@
 """Convolutions of few channels, whose numbers are read where they lie, on a device of sm_90."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,11 @@ SETTINGS: list[dict[str, str]] = [
     {"STAGED": "0", "GATHER_N": "32", "GATHER_K": "64", "GATHER_EACH": "1"},
 ]
 NAMES = ["staged", "staged without turns", "staged in fp8", "gathered", "small", "long"]
+Shape = tuple[int, ...]
+Options = dict[str, tuple[int, ...]]
+Convolve = Callable[[torch.Tensor, torch.Tensor, Any, Options], torch.Tensor]
 #: Input, filters, and what differs from a step of 1 without padding.
-CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
+CONVOLUTIONS: list[tuple[Shape, Shape, Options]] = [
     ((2, 5, 9, 11), (7, 5, 3, 3), {"padding": (1, 1)}),
     ((2, 3, 223, 221), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
     ((3, 3, 64, 66), (40, 3, 8, 8), {"stride": (8, 8)}),
@@ -56,44 +61,52 @@ def gathered(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return imported(with_values(text, request.param), tmp_path, "gathered")
 
 
-def convolved(module: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, asked: dict[str, tuple[int, ...]]) -> Any:
+def convolved(module: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, asked: Options) -> Any:
     none = (0,) * (x.dim() - 2)
     assert module.gather_fits(x, weight, False, 1)
     return module.gathered_convolution(x, weight, **asked, transposed=False, output_padding=none, groups=1, bias=bias)
 
 
-@pytest.mark.parametrize(("inputs", "filters", "options"), CONVOLUTIONS)
-def test_it_is_as_accurate_as_fp32(
-    gathered: Any, inputs: tuple[int, ...], filters: tuple[int, ...], options: dict[str, tuple[int, ...]]
-) -> None:
+def assert_accurate(convolve: Convolve, inputs: Shape, filters: Shape, options: Options, limit: float) -> None:
+    """Its relative error is below the limit for inputs of three sizes; `options` as in `CONVOLUTIONS`."""
     torch.manual_seed(0)
     dims = len(inputs) - 2
     asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
     for size in (1.0, 2.0**-40, 2.0**60):
         x, weight, bias = (torch.randn(shape, device="cuda") for shape in (inputs, filters, filters[:1]))
         x, bias = x * size, bias * size
-        found = convolved(gathered, x, weight, bias, asked)
+        found = convolve(x, weight, bias, asked)
         positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
         truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
         assert found.shape == truth.shape
-        limit = 2e-6 if gathered.STAGED else 4e-7
-        # The small products in fp8, which needs steps of four columns.
-        if "STAGED_FP8 1" in gathered.STAGED_SOURCE and asked["stride"][-1] % 4 == 0:
-            limit = 6e-5
         assert (found - truth).norm() < limit * truth.norm(), size
 
 
-def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
+def assert_not_finite_is_taken_over(convolve: Convolve, tolerance: float) -> None:
+    """NaN, infinities and what is too large for parts come out as from torch; the rest within the tolerance."""
     x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(8, 8, 3, 3, device="cuda")
     x[0, 3, 5, 7], x[0, 1, 20, 21], x[1, 0, 0, 0], x[1, 2, 39, 1] = torch.nan, torch.inf, -torch.inf, 3.4e38
     asked = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1)}
-    found = convolved(gathered, x, weight, None, asked)
+    found = convolve(x, weight, None, asked)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         right = torch.convolution(x, weight, None, *asked.values(), False, (0, 0), 1)
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found[right.isinf()], right[right.isinf()])
     finite = right.isfinite()
-    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[finite], right[finite], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("inputs", "filters", "options"), CONVOLUTIONS)
+def test_it_is_as_accurate_as_fp32(gathered: Any, inputs: Shape, filters: Shape, options: Options) -> None:
+    limit = 2e-6 if gathered.STAGED else 4e-7
+    # The small products in fp8, which needs steps of four columns.
+    if "STAGED_FP8 1" in gathered.STAGED_SOURCE and options.get("stride", (1,))[-1] % 4 == 0:
+        limit = 6e-5
+    assert_accurate(partial(convolved, gathered), inputs, filters, options, limit)
+
+
+def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
+    assert_not_finite_is_taken_over(partial(convolved, gathered), 1e-5)
 
 
 MODEL = """

@@ -1,5 +1,6 @@
 """Convolutions so small that each is one launch, on a device of sm_90."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.evolve.proposers.seeds.test_seeds import problem_of
-from tests.gpu.test_gathered_convolution_cuda import CONVOLUTIONS
+from tests.gpu.test_gathered_convolution_cuda import (
+    CONVOLUTIONS,
+    Options,
+    Shape,
+    assert_accurate,
+    assert_not_finite_is_taken_over,
+)
 from tests.imported import imported
 
 pytestmark = [
@@ -47,41 +54,20 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return imported(with_values(text, request.param), tmp_path, "small")
 
 
-def convolved(module: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, asked: dict[str, tuple[int, ...]]) -> Any:
+def convolved(module: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, asked: Options) -> Any:
     none = (0,) * (x.dim() - 2)
     assert module.small_fits(x, weight, False, 1)
     return module.small_convolution(x, weight, **asked, transposed=False, output_padding=none, groups=1, bias=bias)
 
 
 @pytest.mark.parametrize(("inputs", "filters", "options"), ALL)
-def test_it_is_as_accurate_as_fp32(
-    small: Any, inputs: tuple[int, ...], filters: tuple[int, ...], options: dict[str, tuple[int, ...]]
-) -> None:
-    torch.manual_seed(0)
-    dims = len(inputs) - 2
-    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
-    for size in (1.0, 2.0**-40, 2.0**60):
-        x, weight, bias = (torch.randn(shape, device="cuda") for shape in (inputs, filters, filters[:1]))
-        x, bias = x * size, bias * size
-        found = convolved(small, x, weight, bias, asked)
-        positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
-        truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
-        assert found.shape == truth.shape
-        limit = 4e-7 if small.SMALL_PARTS > 2 else 1e-5
-        assert (found - truth).norm() < limit * truth.norm(), size
+def test_it_is_as_accurate_as_fp32(small: Any, inputs: Shape, filters: Shape, options: Options) -> None:
+    limit = 4e-7 if small.SMALL_PARTS > 2 else 1e-5
+    assert_accurate(partial(convolved, small), inputs, filters, options, limit)
 
 
 def test_it_takes_over_what_is_not_finite_and_huge(small: Any) -> None:
-    x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(8, 8, 3, 3, device="cuda")
-    x[0, 3, 5, 7], x[0, 1, 20, 21], x[1, 0, 0, 0], x[1, 2, 39, 1] = torch.nan, torch.inf, -torch.inf, 3.4e38
-    asked = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1)}
-    found = convolved(small, x, weight, None, asked)
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        right = torch.convolution(x, weight, None, *asked.values(), False, (0, 0), 1)
-    assert torch.equal(found.isnan(), right.isnan())
-    assert torch.equal(found[right.isinf()], right[right.isinf()])
-    finite = right.isfinite()
-    torch.testing.assert_close(found[finite], right[finite], rtol=3e-4, atol=3e-4)
+    assert_not_finite_is_taken_over(partial(convolved, small), 1e-5 if small.SMALL_PARTS > 2 else 3e-4)
 
 
 MODEL = """

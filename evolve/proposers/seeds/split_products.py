@@ -84,8 +84,8 @@ IN_CUDA = "EPILOGUES_IN_CUDA"
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
-#: What computes them in one launch, and the most floating-point operations that are offered to it: at 40 TFLOP/s they
-#: take 100 us, and the five launches of pairs at least 15.
+#: What computes them in one launch, and the most floating-point operations that are offered to it: an assumption, since
+#: it did not run on a GPU yet. All but one of GoogleNet's 57 convolutions of ten images have fewer.
 _IN_ONE_LAUNCH = {_SPLIT: _SMALL, _FUSED: _FUSED_SMALL}
 _MOST_SMALL = 4e9
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
@@ -152,8 +152,8 @@ def with_split_products(source: str) -> str | None:
         text[begin : begin + len(ast.unparse(call.function))] = call.choice(tunable).encode()
     switches = ""
     for tunable in sorted(set(tunables)):
-        its = [call for call, one in zip(calls, tunables, strict=True) if one == tunable]
-        first, most = max(call.first for call in its), max(len(call.templates) for call in its)
+        alike = [call for call, its in zip(calls, tunables, strict=True) if its == tunable]
+        first, most = max(call.first for call in alike), max(len(call.templates) for call in alike)
         others = (*range(first - 1, -1, -1), *range(first + 1, most + 1))
         switches += f"{tunable} = {first}  # tune: {', '.join(map(str, (first, *others)))}\n"
     needed = {name for call in calls for one in call.templates for name in _FILES.get(one, _PRODUCT_FILES)}
@@ -236,15 +236,13 @@ def _replaceable(
     turned: bool = False,
 ) -> _Replaceable:
     """A call for one template, and for those for few channels and of one launch, where its sizes are known to suit."""
-    templates = [ours]
-    if not turned and len(weights) > 2:
-        if ours in _GATHERS and weights[1] <= MOST_CHANNELS:
-            templates.append(_GATHERS[ours])
-        first = len(templates)
-        if ours in _IN_ONE_LAUNCH and result and 2 * math.prod((*result, *weights[1:])) <= _MOST_SMALL:
-            templates.append(_IN_ONE_LAUNCH[ours])
-        return _Replaceable(function, tuple(templates), first, weights)
-    return _Replaceable(function, tuple(templates), 1, weights)
+    templates, plain = [ours], not turned and len(weights) > 2
+    if plain and ours in _GATHERS and weights[1] <= MOST_CHANNELS:
+        templates.append(_GATHERS[ours])
+    first = len(templates)
+    if plain and ours in _IN_ONE_LAUNCH and result and 2 * math.prod((*result, *weights[1:])) <= _MOST_SMALL:
+        templates.append(_IN_ONE_LAUNCH[ours])
+    return _Replaceable(function, tuple(templates), first, weights)
 
 
 def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:

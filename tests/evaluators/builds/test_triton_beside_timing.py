@@ -1,4 +1,4 @@
-"""A worker that asks for a Triton kernel while another kernel is timed: nobody waits for ever, and nothing disturbs.
+"""A worker that asks for a Triton kernel while another kernel is timed: no thread waits for ever, and nothing disturbs.
 
 The processes are real. Without Triton theirs answer with an error, which takes the same way as a product.
 """

@@ -142,3 +142,38 @@ def test_a_kernel_that_looks_behind_is_timed_in_short_rounds_first(
     candidate: Any = None
     time_beside_reference(context, candidate, UNDISTURBED.ms / in_trials, None)
     assert seen == calls
+
+
+@pytest.mark.parametrize(
+    ("speedup", "is_few"),
+    [
+        pytest.param(1.0, False, id="a tie is timed to 0.25 %"),
+        pytest.param(1.03, False, id="near the reference"),
+        pytest.param(1.5, True, id="0.5 % suffices for the best"),
+        pytest.param(0.7, True, id="slower"),
+    ],
+)
+def test_the_interval_is_narrow_where_it_decides(monkeypatch: pytest.MonkeyPatch, speedup: float, is_few: bool) -> None:
+    """Rounds whose times differ by 0.3 % either way: five have half an interval of 0.41 %, twelve of 0.25 %."""
+    monkeypatch.setattr(paired_timing.time, "monotonic", lambda: 0.0)
+    seen: list[int] = []
+
+    def run(*_: object, is_enough: Any) -> list[Round]:
+        made: list[Round] = []
+        while len(made) < 25 and not (len(made) and is_enough(made)):
+            ms = 3.0 / speedup * (1.003 if len(made) % 2 else 0.997)
+            made.append({REFERENCE: block([3.0] * 10, 3.3), "kernel": block([ms] * 10, 3.3)})
+        seen.append(len(made))
+        return made
+
+    monkeypatch.setattr(paired_timing, "run_credible_rounds", run)
+    context: Any = SimpleNamespace(
+        judge=SimpleNamespace(settings=EvaluationSettings()),
+        prepared=SimpleNamespace(most_calls=100),
+        undisturbed=UNDISTURBED,
+        best_speedup=speedup,
+        reference=None,
+    )
+    candidate: Any = None
+    time_beside_reference(context, candidate, UNDISTURBED.ms / speedup, None)
+    assert (seen[-1] == 5) is is_few, seen
