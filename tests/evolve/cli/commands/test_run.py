@@ -86,7 +86,7 @@ RUN = ("run", "--problem", "twice.py", "--start", "kernel.py", "--preset", "smok
 
 @pytest.mark.slow
 def test_run_export_evaluate(folder: Path) -> None:
-    # A call takes microseconds, so on a busy machine a speedup may come back at two thirds (seen), which export refuses.
+    # A call takes microseconds: on a busy machine the speedup came back at two thirds, which export refuses otherwise.
     done = type_in(folder, *RUN, "--generations", "2", "--set", "evaluation.tie=1")
     assert done.returncode == 0, done.stderr
     assert "No model is configured" in done.stdout
