@@ -1,6 +1,6 @@
 """Times of the templates on this GPU, beside torch's library in strict fp32, and what each launch takes.
 
-    python -m benchmarks.templates [--set CONV_K=64 --set CONV_STAGES=3] [--case 3x3]
+    python -m benchmarks.templates [--set CONV_K=64 --set CONV_STAGES=3] [--case 3x3] [--compiled]
 
 A row is one case as the templates declare their tunables, or as `--set` says: milliseconds of a call on a device that
 never waits for the host, its error (relative, against fp64, in the norm over the first samples or rows), microseconds
@@ -9,6 +9,7 @@ of the host, and those of each kernel as the profiler has them. Needs a device o
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -51,17 +52,23 @@ CONVOLUTIONS = {
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
-#: Of these some by templates that read and split the numbers in their product: of few channels, and in one launch.
+#: Of these the convolution of few channels, by the template that reads and splits the numbers in its product.
 GATHERED = {"11x11 step 4, gathered": "11x11 step 4"}
-SMALL = {f"{name}, small": name for name in ("1x1 of 10", "3x3 of 10", "1x1 of 10, deep")}
 #: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
 ATTENTIONS = {
     "attention 96, causal": (128, 8, 512, 512, 96, True),
     "attention 64": (2, 8, 197, 197, 64, False),
     "attention 32, long": (2, 4, 16384, 16384, 32, False),
 }
+#: Functions of each number and of its row: shape, which, numbers of a row, and weights, one for each channel.
+ROWS = {
+    "softmax": ((4096, 393216), "softmax", 393216, 0),
+    "L2 norm": ((32768, 65535), "over_norm", 65535, 0),
+    "instance norm": ((112, 64, 512, 512), "normalise", 512 * 512, 0),
+    "group norm": ((112, 64, 512, 512), "normalise", 8 * 512 * 512, 64),
+}
 
-CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS]
+CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS, *ROWS]
 
 
 def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -80,6 +87,20 @@ def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], C
     )
 
 
+def row_function(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
+    """As `case`."""
+    shape, kind, width, channels = ROWS[name]
+    x = torch.randn(shape, device="cuda")
+    weight, bias = (torch.randn(channels, device="cuda") if channels else None for _ in range(2))
+    wide = [None if one is None else one.double() for one in (weight, bias)]
+    options = (kind, width, math.prod(shape[2:]) if channels else 1, 1e-5)
+    return (
+        lambda: templates.row_statistics(x, weight, bias, *options),
+        lambda: templates.rows_by_library(x, weight, bias, *options),
+        templates.rows_by_library(x[:COMPARED].double(), *wide, *options),
+    )
+
+
 def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
     """A template's call, the library's, and the first part of the answer in fp64."""
     torch.manual_seed(0)
@@ -91,13 +112,14 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
     if name in ATTENTIONS:
         return attention(name, templates)
-    inputs, filters, given = CONVOLUTIONS[{**GATHERED, **SMALL}.get(name, name)]
+    if name in ROWS:
+        return row_function(name, templates)
+    inputs, filters, given = CONVOLUTIONS[GATHERED.get(name, name)]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
     options = {"bias": None, **options, "transposed": False, "groups": 1} | given
     own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
     own = templates.gathered_convolution if name in GATHERED else own
-    own = templates.small_convolution if name in SMALL else own
     positions = [
         options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
     ]
@@ -147,9 +169,10 @@ def main() -> None:
     parser.add_argument(
         "--case",
         action="append",
-        choices=[*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS],
+        choices=CASES,
         help="all without it",
     )
+    parser.add_argument("--compiled", action="store_true", help="torch.compile makes one kernel of the library's calls")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     values = dict(one.split("=", 1) for one in options.set)
@@ -161,6 +184,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         for name in options.case or CASES:
             own, library, truth = case(name, templates)
+            library = torch.compile(library, dynamic=False) if options.compiled else library
             part = own()[tuple(slice(size) for size in truth.shape)].double()
             error = float((part - truth).norm() / truth.norm())
             ours, theirs, host, kernels = device_ms(own), device_ms(library), host_us(own), launches(own)

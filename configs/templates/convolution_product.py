@@ -124,7 +124,8 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
                        REST, 268 - FP8)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["tiles", "pixels", "PH", "PW", "CHUNKS"],
+           do_not_specialize_on_alignment=["JOINED", "D_D", "D_H", "D_W", "o_c", "o_d", "o_h", "o_w"])
 def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_w, where_ptr, real_ptr, inverse_ptr,
               bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d,
               o_h, o_w, CHUNKS, U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr,

@@ -1,4 +1,4 @@
-@gluon.jit
+@gluon.jit(do_not_specialize=["TOTAL", "COLUMNS", "PLACES"])
 def split_finish(count_ptr, out_ptr, e0, e1, e2, e3, COUNTS, TOTAL, COLUMNS, PLACES, EPILOGUE: gl.constexpr,
                  BLOCK: gl.constexpr):
     # What follows a product, where numbers were added to its results after it; they were left as they were until now.

@@ -276,17 +276,22 @@ static cudaLaunchConfig_t launch(int count, cudaStream_t stream) {
   return launch;
 }
 
-// Cells that are computed at the same time, at most MOST; 0 where there can be none. To be called before `recurrent`.
+// Cells that the present device computes at the same time, at most MOST; 0 where there can be none. To be called before
+// `recurrent` on each device.
 extern "C" int recurrent_cells() {
-  static int fitting = -1;
-  if (fitting >= 0) return fitting;
-  fitting = 0;
-  if (cudaFuncSetAttribute(recur, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared))) return 0;
-  if (cudaFuncSetAttribute(recur, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)) return 0;
+  static int known[64];  // of each device, plus one
+  int device = 0;
+  if (cudaGetDevice(&device) || device >= 64) return 0;
+  if (known[device]) return known[device] - 1;
   int clusters = 0;
   cudaLaunchConfig_t one = launch(1, 0);
-  if (cudaOccupancyMaxActiveClusters(&clusters, recur, &one)) return 0;
-  return fitting = clusters < MOST ? clusters : MOST;
+  const bool usable = !cudaFuncSetAttribute(recur, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)) &&
+                      !cudaFuncSetAttribute(recur, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) &&
+                      !cudaOccupancyMaxActiveClusters(&clusters, recur, &one);
+  if (!usable) cudaGetLastError();  // or torch reports it at its next launch
+  const int fitting = !usable ? 0 : clusters < MOST ? clusters : MOST;
+  known[device] = fitting + 1;
+  return fitting;
 }
 
 extern "C" int recurrent(const Cells* cells, int count, int steps, cudaStream_t stream) {

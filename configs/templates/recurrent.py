@@ -31,15 +31,13 @@ def recurrent_library(gates, hidden, batch):
     """The source for these sizes, compiled and loaded."""
     constants = f"GATES = {gates}, H = {hidden}, B = {batch}, SLOTS = {RECURRENT_SLOTS}, MOST = {RECURRENT_MOST}"
     source = RECURRENT_SOURCE.replace("CONSTANTS", f"constexpr int {constants};", 1)
-    name = "recurrent_" + hashlib.sha256((source + str(RECURRENT_FLAGS)).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()) / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.cu").write_text(source)
-    cpp_extension.load(name=name, sources=[str(folder / "kernel.cu")], extra_cuda_cflags=RECURRENT_FLAGS,
-                       build_directory=str(folder), is_python_module=False, with_cuda=True)
-    library = ctypes.CDLL(str(folder / f"{name}.so"))
-    library.recurrent.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-    return library
+    return cuda_library("recurrent", source, RECURRENT_FLAGS, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+
+
+def recurrent_cells(library, device):
+    """Cells that the device computes at the same time; 0 where there can be none."""
+    with torch.cuda.device(device):
+        return library.recurrent_cells()
 
 
 def joined(parts):
@@ -56,7 +54,8 @@ class Recurrent:
     @torch.no_grad()
     def forward(self, input, hx=None):
         gates = self.weight_hh_l0.shape[0] // self.hidden_size
-        if not self.fits(input) or not recurrent_library(gates, self.hidden_size, self.batch_of(input)).recurrent_cells():
+        library = recurrent_library(gates, self.hidden_size, self.batch_of(input)) if self.fits(input) else None
+        if library is None or not recurrent_cells(library, input.device):
             return super().forward(input, hx)
         states = (hx,) if isinstance(hx, torch.Tensor) else hx or ()
         for state in states:
@@ -84,7 +83,7 @@ class Recurrent:
         weights = [[getattr(self, f"{kind}{name}", None) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
                    for name in names]
         library = recurrent_library(gates, hidden, batch)
-        together = ways if ways > 1 else library.recurrent_cells()
+        together = ways if ways > 1 else recurrent_cells(library, x.device)
         shape = (len(names), batch, hidden)
         states = [x.new_zeros(shape) if one is None else one.contiguous() for one in (h0, c0)[: gates - 2]]
         last = [x.new_empty(shape) for _ in states]
@@ -119,8 +118,10 @@ class Recurrent:
                 cell.out_step, cell.out_batch = out.stride()[:2]
             else:
                 cell.place(sequence=sequences[i], done=done[i])
-        if status := library.recurrent(ctypes.byref(cells), count, steps, torch.cuda.current_stream(x.device).cuda_stream):
-            raise RuntimeError(f"recurrent layers: CUDA error {status}")
+        with torch.cuda.device(x.device):
+            stream = torch.cuda.current_stream().cuda_stream
+            if status := library.recurrent(ctypes.byref(cells), count, steps, stream):
+                raise RuntimeError(f"recurrent layers: CUDA error {status}")
         return out
 
 

@@ -98,16 +98,25 @@ def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, 
         split_halves(v, hi_ptr, lo_ptr, to, e < total)
 
 
-@triton.jit
+# One compiled kernel serves many convolutions of a network: where it does not pay, Triton does not look at numbers.
+CONV_SIZES = [
+    "images", "targets", "C", "H", "W", "PH", "PW", "OCTETS", "lead_d", "lead_h", "lead_w", "SIXTEENS",
+    "OH", "OW", "crop_d", "crop_h", "crop_w", "o_n", "o_d", "o_h", "o_w", "x_plane", "w_plane"]
+CONV_ALIGNED_OR_NOT = [
+    "D", "PD", "x_c", "x_d", "F_D", "F_H", "F_W", "K_D", "K_H", "K_W", "w_f", "w_c", "w_d", "w_h", "w_w", "U_D",
+    "U_H", "U_W", "JOINED", "OD"]
+
+
+@triton.jit(do_not_specialize=CONV_SIZES, do_not_specialize_on_alignment=CONV_ALIGNED_OR_NOT)
 def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_ptr, real_ptr, inverse_ptr,
                images, targets, pixels, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, OCTETS, F_D, F_H, F_W,
-               lead_d, lead_h, lead_w, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W, JOINED, WIDTH,
+               lead_d, lead_h, lead_w, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W, JOINED, SIXTEENS,
                OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, x_plane, w_plane, S_D: tl.constexpr,
                S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr, DIMS: tl.constexpr, INDEX: tl.constexpr,
                BP: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, FP8: tl.constexpr):
     # One launch: the first programs have images, then come those of targets and of filters.
     pid = tl.program_id(0)
-    CP = OCTETS * 8  # so the compiler knows that it is a multiple of 8
+    CP, WIDTH = OCTETS * 8, SIXTEENS * 16  # so the compiler knows what they are multiples of
     if pid < images:
         conv_image(pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
                    F_D, F_H, F_W, lead_d, lead_h, lead_w, x_plane, DIMS, INDEX, BP, BC, FP8)
@@ -130,7 +139,7 @@ def conv_meets(at, lead, tap, step, dilation, out, TURNED: tl.constexpr):
         return place // step, (place >= 0) & (place % step == 0) & (place // step < out)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=range(5, 40))
 def conv_spread(count_ptr, list_ptr, x_ptr, w_ptr, out_ptr, C, D, H, W, N, OD, OH, OW, K_D, K_H, K_W, S_D, S_H, S_W,
                 D_D, D_H, D_W, lead_d, lead_h, lead_w, s_n, s_c, s_d, s_h, s_w, f_n, f_c, f_d, f_h, f_w,
                 o_n, o_c, o_d, o_h, o_w, TURNED: tl.constexpr, BLOCK: tl.constexpr):
@@ -169,7 +178,7 @@ def conv_tops(x, weight, turned):
     filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
     (batch, count), (groups, rows, width) = samples.shape, filters.shape
     x_tile = (1, min(1024, triton.next_power_of_2(count)))
-    w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, min(1024, triton.next_power_of_2(width)))
+    w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, 128 if width <= 128 else 1024)
     x_programs, x_steps = split_programs(1, batch, count, x_tile)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
     return PlannedLaunch(
@@ -235,7 +244,7 @@ class SplitConvolution:
         index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
         out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device="meta", memory_format=conv_format(x, weight))
         o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
-        bc, be = min(64, triton.next_power_of_2(cp)), min(1024, triton.next_power_of_2(total))
+        bc, be = min(64, triton.next_power_of_2(cp)), 256 if total <= 256 else 1024
         images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
@@ -257,7 +266,7 @@ class SplitConvolution:
         self.pairs = PlannedLaunch(
             conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
             (images, targets, pixels, channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps,
-             *own.stride(), *groups, joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
+             *own.stride(), *groups, joined, chunks * bk // 16, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
              CONV_FP8 * w_plane), S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index,
             BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8)
         self.gemm = PlannedLaunch(

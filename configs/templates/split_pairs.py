@@ -38,7 +38,7 @@ def split_largest(pid, src, top, bins, done, t_batch, R, K, s_batch, s_row, s_k,
         split_usual(top, bins, done, tl.sum(row), chunks)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["programs", "a_t", "a_steps", "b_t", "b_steps"])
 def split_tops(a, b, top_a, top_b, bins, done, programs, a_t, a_R, a_K, a_batch, a_row, a_k, a_steps, b_t, b_R, b_K,
                b_batch, b_row, b_k, b_steps, USUAL: tl.constexpr, A_BR: tl.constexpr, A_BK: tl.constexpr,
                B_BR: tl.constexpr, B_BK: tl.constexpr):

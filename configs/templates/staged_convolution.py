@@ -71,7 +71,8 @@ class StagedConvolution:
         self.out_shape = (x_shape[0], w_shape[0], *out_sizes)
         self.packed = constants["BLOCKS"] * constants["BN"] * (64 * constants["STEPS"] + 8)
         self.count = torch.cuda.get_device_properties(device).multi_processor_count
-        self.library = staged_library(staged_source(constants, epilogue))
+        self.library = cuda_library("staged", staged_source(constants, epilogue), STAGED_FLAGS,
+                                    *9 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p)
 
     def __call__(self, x, weight, bias, extras):
         packed = torch.empty(self.packed, device=x.device, dtype=torch.uint8)
@@ -83,19 +84,6 @@ class StagedConvolution:
         if status:
             raise RuntimeError(f"staged convolution: CUDA error {status}")
         return out
-
-
-def staged_library(source):
-    """The source, compiled and loaded."""
-    name = "staged_" + hashlib.sha256((source + str(STAGED_FLAGS)).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()) / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.cu").write_text(source)
-    cpp_extension.load(name=name, sources=[str(folder / "kernel.cu")], extra_cuda_cflags=STAGED_FLAGS,
-                       build_directory=str(folder), is_python_module=False, with_cuda=True)
-    library = ctypes.CDLL(str(folder / f"{name}.so"))
-    library.staged.argtypes = [*9 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p]
-    return library
 
 
 staged_convolution_of = functools.lru_cache(maxsize=None)(StagedConvolution)

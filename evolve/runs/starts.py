@@ -14,13 +14,13 @@ from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, Indu
 from kbevolve.evolve.proposers.seeds.recurrent import with_recurrent_layers
 from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
 from kbevolve.evolve.proposers.seeds.seeds import (
-    FUSED_PRODUCTS,
+    FUSED_WITH_TEMPLATES,
     INDUCTOR,
     RECURRENT,
     REPLAYED,
-    SPLIT_PRODUCTS,
     TEMPLATES,
     TUNABLE_KERNELS,
+    WITH_TEMPLATES,
     GeneratedStarts,
     StartingKernel,
     read_kernel,
@@ -113,9 +113,9 @@ def inductor_starts(
                 if on_gpu:
                     if process.failure:
                         say(f"a starting kernel with templates is missing: {process.failure}")
-                    starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
-                    starts[FUSED_PRODUCTS] = with_split_products(process.fused() or "") or ""
-                if kind == "cuda" and not any(map(starts.get, (SPLIT_PRODUCTS, FUSED_PRODUCTS))):
+                    starts[WITH_TEMPLATES] = with_split_products(process.for_templates() or source) or ""
+                    starts[FUSED_WITH_TEMPLATES] = with_split_products(process.fused() or "") or ""
+                if kind == "cuda" and not any(map(starts.get, (WITH_TEMPLATES, FUSED_WITH_TEMPLATES))):
                     starts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""
             except InductorError as error:
                 if process.closed:

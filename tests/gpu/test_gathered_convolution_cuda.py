@@ -57,7 +57,8 @@ CONVOLUTIONS: list[tuple[Shape, Shape, Options]] = [
 
 @pytest.fixture(params=SETTINGS, ids=NAMES)
 def gathered(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("imports", "no_epilogue", "staged_convolution", "gathered_convolution")))
+    files = ("imports", "no_epilogue", "cuda_library", "staged_convolution", "gathered_convolution")
+    text = "\n\n".join(map(template, files))
     return imported(with_values(text, request.param), tmp_path, "gathered")
 
 

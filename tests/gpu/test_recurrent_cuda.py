@@ -38,7 +38,8 @@ LAYERS: list[tuple[int, int, int, int, int, dict[str, bool]]] = [
 
 @pytest.fixture(params=["4", "2"])
 def module(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = with_values(template("recurrent"), {"RECURRENT_SLOTS": request.param})
+    text = "\n\n".join(map(template, ("recurrent", "cuda_library")))
+    text = with_values(text, {"RECURRENT_SLOTS": request.param})
     return imported(text, tmp_path, "recurrent")
 
 

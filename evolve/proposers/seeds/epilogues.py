@@ -40,8 +40,11 @@ class Epilogue:
     extras: int
 
 
+_NONE = Epilogue(gluon=("value = value",), cuda=("value = value;",), torch=("return value",), extras=0)
+
+
 def text_of(epilogues: Sequence[Epilogue]) -> str:
-    """Epilogues for a kernel's file, numbered from 1.
+    """Epilogues for a kernel's file, numbered from 1; number 0 changes nothing.
 
     `split_epilogue` and `EPILOGUES_IN_CUDA` are for templates, `EPILOGUES` for torch.
     """
@@ -54,12 +57,12 @@ def text_of(epilogues: Sequence[Epilogue]) -> str:
     for number, epilogue in enumerate(epilogues, 1):
         lines += [f"    if EPILOGUE == {number}:", *(f"        {line}" for line in epilogue.gluon)]
     lines += ["    return value", "", ""]
-    for number, epilogue in enumerate(epilogues, 1):
+    for number, epilogue in enumerate((_NONE, *epilogues)):
         taken = ", ".join(("value", *(f"x{extra}" for extra in range(epilogue.extras))))
         lines += [f"def epilogue_{number}({taken}):", *(f"    {line}" for line in epilogue.torch), "", ""]
-    names = ", ".join(f"epilogue_{number}" for number in range(1, len(epilogues) + 1))
-    lines += [f"EPILOGUES = (None, {names})", f"{IN_CUDA} = ("]
-    lines += [f'    """{newline.join(("", *one))}""",' for one in ((), *(epilogue.cuda for epilogue in epilogues))]
+    names = ", ".join(f"epilogue_{number}" for number in range(len(epilogues) + 1))
+    lines += [f"EPILOGUES = ({names},)", f"{IN_CUDA} = ("]
+    lines += [f'    """{newline.join(("", *epilogue.cuda))}""",' for epilogue in (_NONE, *epilogues)]
     return "\n".join([*lines, ")", "", ""])
 
 

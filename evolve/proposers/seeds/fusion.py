@@ -37,7 +37,7 @@ _TRANSPOSED = (_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fused:
-    """A graph with products as operators, and their epilogues: operators name them by numbers from 1."""
+    """A graph with products as operators, and their epilogues: operators name them by numbers from 1, or have 0."""
 
     graph: GraphModule
     epilogues: tuple[Epilogue, ...]
@@ -60,16 +60,17 @@ def with_epilogues(graph: GraphModule, inputs: list[Any]) -> Fused | None:
     kept: set[str] = set()
     while True:  # a chain that is kept as it was may have been another one's reader
         copied, epilogues = deepcopy(traced.graph), list[Epilogue]()
-        useless = _replace_chains(copied, epilogues, kept)
+        made = _replace_chains(copied, epilogues, kept)
+        useless = {name for name, ours in made.items() if not _is_written(ours)}
         if not useless:
-            return Fused(graph=GraphModule(traced, copied), epilogues=tuple(epilogues)) if epilogues else None
+            return Fused(graph=GraphModule(traced, copied), epilogues=tuple(epilogues)) if made else None
         kept |= useless
 
 
-def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> set[str]:
-    """Put our operators in the places of all chains whose products are not `kept`.
+def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> dict[str, Node]:
+    """Put our operators in the places of all chains whose products are not `kept`: the operators by their products.
 
-    `epilogues` takes what they compute. The products are returned whose chains save no pass.
+    `epilogues` takes what they compute.
     """
     made: dict[str, Node] = {}
     for product in list(graph.nodes):
@@ -77,12 +78,12 @@ def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> 
         chain = (followed(product, axis) or _bias_alone(product, axis)) if axis is not None else None
         if chain is None:
             continue
-        epilogue = chain.epilogue()
-        if epilogue not in epilogues:
+        if chain.steps and (epilogue := chain.epilogue()) not in epilogues:
             epilogues.append(epilogue)
-        made[product.name] = _replace(chain, epilogues.index(epilogue) + 1)
+        number = epilogues.index(chain.epilogue()) + 1 if chain.steps else 0
+        made[product.name] = _replace(chain, number)
         graph.eliminate_dead_code()
-    return {name for name, ours in made.items() if not _is_written(ours)}
+    return made
 
 
 def _bias_alone(product: Node, axis: int) -> EpilogueChain | None:

@@ -116,12 +116,14 @@ def _for_templates(graph: Any, inputs: list[Any], *, with_convolutions: bool) ->
     from kbevolve.evolve.proposers.seeds.attention import with_attention
     from kbevolve.evolve.proposers.seeds.epilogues import text_of
     from kbevolve.evolve.proposers.seeds.fusion import with_epilogues
+    from kbevolve.evolve.proposers.seeds.rows import with_rows
 
     with torch.no_grad():
-        attending = with_attention(graph, inputs)
-        if attending is not None or with_convolutions:
-            yield FOR_TEMPLATES, _generated(attending or graph, inputs, layout_optimization=False), ""
-        if (fused := with_epilogues(attending or graph, inputs)) is not None:
+        changed = with_attention(graph, inputs)
+        changed = with_rows(changed or graph, inputs) or changed
+        if changed is not None or with_convolutions:
+            yield FOR_TEMPLATES, _generated(changed or graph, inputs, layout_optimization=False), ""
+        if (fused := with_epilogues(changed or graph, inputs)) is not None:
             yield FUSED, _generated(fused.graph, inputs, layout_optimization=False), text_of(fused.epilogues)
 
 

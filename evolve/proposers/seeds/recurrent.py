@@ -22,7 +22,7 @@ def with_recurrent_layers(source: str) -> str | None:
     changed = _with_own_layers(reference)
     if changed == reference:
         return None
-    parts = (future + template("recurrent"), changed)
+    parts = (future + template("recurrent"), template("cuda_library"), changed)
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

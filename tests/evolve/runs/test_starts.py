@@ -12,13 +12,13 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import SettingsError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.proposers.seeds.seeds import (
-    FUSED_PRODUCTS,
+    FUSED_WITH_TEMPLATES,
     INDUCTOR,
     RECURRENT,
     REPLAYED,
-    SPLIT_PRODUCTS,
     TEMPLATES,
     TUNABLE_KERNELS,
+    WITH_TEMPLATES,
     StartingKernel,
 )
 from kbevolve.evolve.proposers.tuning.tunables import declared
@@ -84,7 +84,7 @@ def test_it_is_not_generated_without_need(case: str, context: RunContext) -> Non
 @pytest.mark.parametrize(
     ("architecture", "precision", "notes"),
     [
-        ("sm_90", "fp32", [INDUCTOR, SPLIT_PRODUCTS, FUSED_PRODUCTS]),
+        ("sm_90", "fp32", [INDUCTOR, WITH_TEMPLATES, FUSED_WITH_TEMPLATES]),
         ("sm_90", "tf32", [INDUCTOR]),
         ("sm_80", "fp32", [INDUCTOR]),
     ],
@@ -118,7 +118,7 @@ def test_torch_compiles_own_kernels_are_tuned_where_no_template_is(
         assert generated is not None
         starts = {start.note: start.kernel.source for start in generated()}
     assert (TUNABLE_KERNELS in starts) == offered
-    assert (SPLIT_PRODUCTS in starts) == products
+    assert (WITH_TEMPLATES in starts) == products
     if offered:
         assert [one.name for one in declared(starts[TUNABLE_KERNELS])] == ["KERNEL_0_XBLOCK", "KERNEL_0_WARPS"]
 

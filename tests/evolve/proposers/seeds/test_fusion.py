@@ -177,7 +177,7 @@ def _by_library(text: str) -> str:
         (Batched(), [torch.randn(3, 4, 6), torch.randn(3, 6, 6)], [1]),
         (Fresh(), [torch.randn(4, 8)], [1, 2]),
         (Chain(lambda y: y.add_(y.sigmoid_()), torch.randn(4, 6)), [torch.randn(5, 4)], [1]),
-        (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=4)), [torch.randn(2, 3, 9, 9)], [1, 1]),
+        (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=4)), [torch.randn(2, 3, 9, 9)], [0, 0]),
     ],
     ids=["block", "rows", "turned", "depthwise", "batched", "fresh", "in place", "biases"],
 )
@@ -191,7 +191,7 @@ def test_products_are_fused_with_what_follows_them(
     with torch.no_grad():
         torch.testing.assert_close(found, model(*inputs))
     assert noted == epilogues
-    assert len(fused.epilogues) == len(set(epilogues))
+    assert len(fused.epilogues) == len(set(epilogues) - {0})
 
 
 def test_all_of_a_chain_is_in_its_epilogue() -> None:

@@ -174,34 +174,6 @@ def test_a_convolution_of_few_channels_has_two_templates() -> None:
     assert f"weight.shape[1] <= {MOST_CHANNELS} " in template("gathered_convolution")
 
 
-def test_a_small_convolution_may_be_one_launch() -> None:
-    call = "found = extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
-
-    def source(channels: int, batch: int) -> str:
-        sizes = (
-            f"assert_size_stride(b, (64, {channels}, 1, 1), ())\nassert_size_stride(found, ({batch}, 64, 50, 50), ())"
-        )
-        text = with_split_products(f"from x import extern_kernels\n{call}\n{sizes}\n")
-        assert text is not None
-        ast.parse(text)
-        return text
-
-    small = source(125, 100)  # 2 * 64 * 125 * 2500 * 100 operations
-    choice = "small_convolution if PRODUCT_0 == 2 else split_convolution if PRODUCT_0 else extern_kernels.convolution"
-    assert f"found = ({choice})(a, b" in small
-    values = values_of(small)
-    assert values["PRODUCT_0"] == "1", "the search begins with what all convolutions have"
-    assert {"SMALL_N", "SMALL_PARTS"} <= idle(small, values)
-    assert not {"SMALL_N", "SMALL_PARTS"} & idle(small, values | {"PRODUCT_0": "2"})
-    assert "CONV_N" in idle(small, values | {"PRODUCT_0": "2"})
-    assert "small_convolution" not in source(125, 101), "larger ones gain nothing"
-    few = source(8, 1)
-    assert "PRODUCT_0 = 2  # tune: 2, 1, 0, 3\n" in few
-    assert (
-        "(small_convolution if PRODUCT_0 == 3 else gathered" in few or "(gathered_convolution if PRODUCT_0 == 2" in few
-    )
-
-
 def test_a_convolution_in_groups_adds_up_its_taps() -> None:
     call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=8, bias=None)"
     source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
@@ -248,7 +220,7 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     assert names
     assert all(
         name.lower().startswith(
-            ("split", "conv_", "direct", "attend_", "fused_", "epilogue_", "gather", "staged", "small")
+            ("split", "conv_", "cuda_", "direct", "attend_", "fused_", "epilogue_", "gather", "staged", "row")
         )
         for name in names
     )
