@@ -248,7 +248,10 @@ class SplitConvolution:
         images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
-        tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
+        row_tiles, count = triton.cdiv(pixels, 128), split_multiprocessors(place[0])
+        narrower = [(n, r) for n in (128, 64, 32) for r in (n, n // 2, 0) if n <= bn and r <= CONV_REST]
+        bn, rest = split_widths(row_tiles, rows, count, (bn, rest), narrower)
+        tiles = row_tiles * triton.cdiv(rows, bn + rest)
         self.batch, self.filters, self.pixels = batch, filters, pixels
         self.out_shape, self.out_strides = out.shape, out.stride()
         x_plane, w_plane = (pixels + joined - 1) * cp, rows * total
@@ -270,7 +273,7 @@ class SplitConvolution:
              CONV_FP8 * w_plane), S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index,
             BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8)
         self.gemm = PlannedLaunch(
-            conv_gemm, (min(tiles, split_multiprocessors(place[0])),),
+            conv_gemm, (min(tiles, count),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
             HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, FP8=CONV_FP8,

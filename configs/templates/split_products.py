@@ -188,6 +188,19 @@ def split_multiprocessors(device):
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+def split_widths(row_tiles, columns, count, widest, others):
+    """Columns of a tile, in two parts: the widest, or what ends a product of fewer tiles than multiprocessors first.
+
+    A tile takes as long as its tensor cores, 1.8 for a column, or as the copies of 128 rows and its columns, 1 for each.
+    """
+    def time(parts):
+        tiles = row_tiles * triton.cdiv(columns, sum(parts))
+        return triton.cdiv(tiles, count) * max(1.8 * sum(parts), 128 + sum(parts))
+
+    few = row_tiles * triton.cdiv(columns, sum(widest)) < count
+    return min((widest, *others), key=time) if few else widest
+
+
 class SplitProduct:
     """What place, sizes and strides decide of out = alpha a b + beta c, and `epilogue`; b is given as [batch, N, K]."""
 
@@ -215,17 +228,19 @@ class SplitProduct:
             (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(a_halves, a_major),
              *split_halves_strides(b_halves, b_major)), CHUNK=SPLIT_K * SPLIT_FP8, **tiles)
         index_a, index_b = split_index(batch * M * K), split_index(batch * N * K)
+        row_tiles, count = batch * triton.cdiv(M, 128), split_multiprocessors(place[0])
+        bn, _ = split_widths(row_tiles, N, count, (SPLIT_N, SPLIT_N), [(64, 64)])
         a_view = a_halves, (64, SPLIT_K) if a_major else (SPLIT_K, 64)
-        b_view = b_halves, (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
+        b_view = b_halves, (bn, SPLIT_K) if b_major else (SPLIT_K, bn)
         self.views = (a_view, a_view, b_view, b_view)
         kinds = 2 * (torch.float16, torch.float8_e4m3fn if SPLIT_FP8 else torch.float16)
         halves = [(kind, math.prod(shape) * 2 // kind.itemsize) for kind, (shape, _) in zip(kinds, self.views)]
         self.room = Room((index_a, batch * M * K), (index_b, batch * N * K), *halves)
-        tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
+        tiles = row_tiles * triton.cdiv(N, 2 * bn)
         self.gemm = PlannedLaunch(
-            split_gemm, (min(tiles, split_multiprocessors(place[0])),),
+            split_gemm, (min(tiles, count),),
             (tiles, M, N, kp, *(c_strides or (0, 0, 0)), *o_strides, alpha, beta), A_K=a_major, B_K=b_major,
-            HAS_C=c_strides is not None, EPILOGUE=epilogue, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES,
+            HAS_C=c_strides is not None, EPILOGUE=epilogue, BN=bn, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES,
             FP8=SPLIT_FP8, num_warps=4)
         other = (b_strides[0], b_strides[2], b_strides[1])
         self.spreads = PlannedLaunch(
