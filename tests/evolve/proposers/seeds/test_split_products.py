@@ -3,6 +3,7 @@
 import ast
 import re
 from itertools import combinations, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,6 +173,23 @@ def test_a_convolution_of_few_channels_has_two_templates() -> None:
     turned = f"from x import extern_kernels\n{sizes}\nfound = {call.replace('False', 'True')}\n"
     assert "gathered" not in (with_split_products(turned) or "gathered")
     assert f"weight.shape[1] <= {MOST_CHANNELS} " in template("gathered_convolution")
+
+
+def test_small_products_have_narrow_tiles() -> None:
+    text = template("split_products")
+    begin = text.index("def split_widths(")
+    scope: dict[str, Any] = {"triton": SimpleNamespace(cdiv=lambda size, by: -(-size // by))}
+    exec(text[begin : text.index("\n\n\n", begin)], scope)
+    others = [(128, 0), (64, 32), (64, 0), (32, 0)]
+
+    def chosen(row_tiles: int, columns: int) -> tuple[int, int]:
+        found: tuple[int, int] = scope["split_widths"](row_tiles, columns, 132, (128, 128), others)
+        return found
+
+    assert chosen(132, 200) == (128, 128), "each multiprocessor has a tile"
+    assert chosen(4, 384) == (32, 0)
+    assert chosen(16, 512) == (64, 0), "narrower ones would be more than the multiprocessors"
+    assert chosen(71, 128) == (128, 0)
 
 
 def test_a_convolution_in_groups_adds_up_its_taps() -> None:
