@@ -2,27 +2,32 @@
 
     pip install --no-deps --target DIR triton==3.6.0
     PYTHONPATH=DIR python -m benchmarks.compiled_templates [--set SPLIT_FP8=1] [--case linear] [--as-the-judge]
+    PYTHONPATH=DIR python -m benchmarks.compiled_templates --file KERNEL.py
 
-A row is one launch of one case (those of `benchmarks.templates`): seconds of the compiler, registers, bytes that are
-spilled, bytes of shared memory, the tensor core's instructions, and ptxas's warnings. Nothing runs: this shows that a
-change compiles, and what it does to registers; that it is right and fast shows a GPU. With ``--as-the-judge`` each
-kernel is also compiled from its text, as the judge does (`worker.triton_compiler`), and both machine codes compared.
+A row is one launch of one case (those of `benchmarks.templates`): seconds of the compiler, instructions, registers,
+bytes that are spilled, bytes of shared memory, the tensor core's instructions, and ptxas's warnings. Nothing runs: this
+shows that a change compiles, and what it does to registers; that it is right and fast shows a GPU. With
+``--as-the-judge`` each kernel is also compiled from its text, as the judge does (`worker.triton_compiler`), and both
+machine codes compared. With ``--file`` a row is a template's kernel in a file of torch.compile's code with templates:
+how often it is launched, how many kernels Triton compiles for that, and how long it takes.
 """
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch._inductor.async_compile import AsyncCompile
 
 from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS
 from kbevolve.configs.templates import TEMPLATES, template
@@ -34,6 +39,8 @@ from tests.imported import imported
 #: Multiprocessors of an H100 and an H200.
 MULTIPROCESSORS = 132
 _INSTRUCTION = re.compile(r"wgmma\.mma_async\.sync\.aligned\.(\S+)")
+_OF_CODE = re.compile(r"/\*[0-9a-f]{4,}\*/ +[^ ]")
+_INPUT = re.compile(r"assert_size_stride\((\w+), (\([^)]*\)), (\([^)]*\))\)")
 _TOLD = re.compile(r"(Potential[^\n]*|warning[^\n]*|\d+ bytes spill stores|Used \d+ registers)")
 
 
@@ -107,7 +114,8 @@ def words_of(kernel: Any) -> str:
         told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     counts = Counter(_INSTRUCTION.findall(text))
     instructions = [f"{count} {name}" for name, count in counts.items()]
-    return "; ".join([*_TOLD.findall(told), f"{kernel.metadata.shared} bytes shared", *instructions])
+    code = f"{len(_OF_CODE.findall(machine_code(kernel.asm['cubin'])))} instructions"
+    return "; ".join([code, *_TOLD.findall(told), f"{kernel.metadata.shared} bytes shared", *instructions])
 
 
 class JudgesCode:
@@ -143,10 +151,39 @@ def machine_code(binary: Any) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def compile_file(path: Path) -> None:
+    """Compile what the templates of a kernel file launch, as its `Runner` calls them, and print how much that was."""
+    torch._C._cuda_getCurrentRawStream = lambda _: 0
+    torch._C._dynamo.guards._empty_strided_cuda = lambda size, stride, dtype: torch.empty_strided(
+        size, stride, dtype=dtype
+    )
+    torch.cuda._DeviceGuard = lambda _: nullcontext()
+    torch.cuda.set_device = lambda _: None
+    AsyncCompile.triton = lambda *_, **__: SimpleNamespace(run=lambda *_, **__: None)
+    source = path.read_text()
+    templates = imported(source, Path.cwd(), "kernel")
+    launches, compiled_ones, seconds = Counter[str](), Counter[str](), Counter[str]()
+
+    def report(kernel: str, took: float, made: Any) -> None:
+        launches[kernel] += 1
+        compiled_ones[kernel] += id(made) not in known
+        seconds[kernel] += took
+        known[id(made)] = made
+
+    known: dict[int, Any] = {}
+    compiling(templates, report)
+    inputs = {name: torch.empty_strided(eval(size), eval(stride)) for name, size, stride in _INPUT.findall(source)}
+    names = next(line.partition(" = args")[0] for line in source.splitlines() if line.endswith(" = args"))
+    templates.Runner([]).call([inputs.get(name.strip(), torch.zeros(())) for name in names.split(",") if name.strip()])
+    for kernel, count in launches.items():
+        print(f"{kernel}: {count} launches, {compiled_ones[kernel]} kernels, {seconds[kernel]:.1f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable")
     parser.add_argument("--case", action="append", help="only the cases whose name contains this")
+    parser.add_argument("--file", type=Path, help="a kernel file, instead of the cases")
     parser.add_argument("--as-the-judge", action="store_true", help="compare with what the judge compiles")
     options = parser.parse_args()
     from triton.runtime.driver import driver
@@ -154,7 +191,12 @@ def main() -> None:
     driver.set_active(AbsentDevice())
     judged = JudgesCode() if options.as_the_judge else None
     values = dict(word.split("=", 1) for word in options.set)
+    file = options.file and options.file.absolute()
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        if file:
+            os.environ["TRITON_CACHE_DIR"] = folder
+            compile_file(file)
+            return
         text = with_values("\n\n".join(map(template, TEMPLATES)), values)
         templates = imported(text, Path(folder), "templates")
         words = judged.compared if judged else words_of

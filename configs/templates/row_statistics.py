@@ -150,7 +150,7 @@ def rows_by_library(x, weight, bias, kind, width, each, eps):
     elif kind == "over_mean":
         found = rows / rows.abs().mean(1, keepdim=True)
     else:
-        found = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        found = rows / rows.norm(dim=1, keepdim=True)
     if weight is not None:
         found = torch.addcmul(bias.view(-1, 1), found.view(-1, weight.numel(), each), weight.view(-1, 1))
     return found.view(x.shape)
