@@ -9,6 +9,10 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 _aten = torch.ops.aten
+#: What Inductor leaves to a library in fp32: products, convolutions and transposed ones.
+PRODUCTS = (_aten.linear.default, _aten.matmul.default, _aten.mm.default, _aten.bmm.default, _aten.addmm.default)
+CONVOLUTIONS = (_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default)
+TRANSPOSED = (_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _aten.conv_transpose3d.input)
 
 
 def aten_graph(graph: GraphModule, inputs: list[Any]) -> GraphModule:
@@ -42,6 +46,12 @@ def _write_numbers(traced: GraphModule) -> None:
         traced.graph.erase_node(node)
         traced.graph.erase_node(held)
         delattr(traced, str(held.target))  # all that the module holds becomes an argument of Inductor's code
+
+
+def is_call(node: Node) -> bool:
+    """Whether Inductor leaves a call of a library or of a template, which reads and writes memory."""
+    ours = isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "kbevolve"
+    return ours or node.target in (*PRODUCTS, *CONVOLUTIONS, *TRANSPOSED)
 
 
 def tensor_of(node: Node) -> torch.Tensor:

@@ -17,7 +17,15 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from kbevolve.evolve.proposers.seeds.aten import arguments_of, aten_graph, tensor_of
+from kbevolve.evolve.proposers.seeds.aten import (
+    CONVOLUTIONS,
+    PRODUCTS,
+    TRANSPOSED,
+    arguments_of,
+    aten_graph,
+    is_call,
+    tensor_of,
+)
 from kbevolve.evolve.proposers.seeds.epilogues import Epilogue, EpilogueChain, followed
 
 _OPERATORS = {
@@ -30,9 +38,6 @@ _OPERATORS = {
 #: Numbers of a filter of a convolution in groups, at most: as `direct_fits` of the template has it.
 MOST_OF_A_GROUP = 128
 _aten = torch.ops.aten
-_PRODUCTS = (_aten.linear.default, _aten.matmul.default, _aten.mm.default, _aten.bmm.default, _aten.addmm.default)
-_CONVOLUTIONS = (_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default)
-_TRANSPOSED = (_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _aten.conv_transpose3d.input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +93,14 @@ def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> 
 
 def _bias_alone(product: Node, axis: int) -> EpilogueChain | None:
     """A convolution that nothing follows: Inductor's library adds no bias, which takes a pass of its own."""
-    has_bias = product.target not in _PRODUCTS and arguments_of(product)["bias"] is not None
+    has_bias = product.target not in PRODUCTS and arguments_of(product)["bias"] is not None
     return EpilogueChain(product, axis) if has_bias else None
 
 
 def _is_written(node: Node) -> bool:
     """Whether a result must be in memory as it is: for the caller, or for a product, which no kernel computes in."""
     return any(
-        user.op == "output"
-        or user.target in (*_PRODUCTS, *_CONVOLUTIONS, *_TRANSPOSED)
-        or (isinstance(user.target, torch._ops.OpOverload) and user.target.namespace == "kbevolve")
-        or (not _is_fresh(user) and _is_written(user))
-        for user in node.users
+        user.op == "output" or is_call(user) or (not _is_fresh(user) and _is_written(user)) for user in node.users
     )
 
 
@@ -153,21 +154,21 @@ def _is_fresh(node: Node) -> bool:
 
 def _column_axis(node: Node) -> int | None:
     """The axis of columns in the result of a product or a convolution that a template computes; None for others."""
-    if node.target not in (*_PRODUCTS, *_CONVOLUTIONS, *_TRANSPOSED):
+    if node.target not in (*PRODUCTS, *CONVOLUTIONS, *TRANSPOSED):
         return None
     result, tensors = tensor_of(node), [tensor_of(one) for one in node.all_input_nodes]
     if not result.is_contiguous() or not result.numel():
         return None
     if any(one.dtype is not torch.float32 for one in (result, *tensors)):
         return None
-    if node.target in _PRODUCTS:
+    if node.target in PRODUCTS:
         left, right = (tensor_of(one) for one in _operands(node))
         one_by_one = left.dim() == right.dim() == 3 and left.shape[0] == right.shape[0]
         scaled = node.target is _aten.addmm.default and node.kwargs
         whole = right.dim() == 2 and left.dim() >= 2
         return result.dim() - 1 if (whole or one_by_one) and left.numel() and not scaled else None
     given = arguments_of(node)
-    few = node.target in _CONVOLUTIONS and tensors[1][0].numel() <= MOST_OF_A_GROUP
+    few = node.target in CONVOLUTIONS and tensors[1][0].numel() <= MOST_OF_A_GROUP
     covered = (given["groups"] == 1 or few) and not isinstance(given["padding"], str)
     images = tensors[0].dim() == tensors[1].dim() and all(one.is_contiguous() for one in tensors[:2])
     return 1 if covered and images else None
@@ -186,7 +187,7 @@ def _replace(chain: EpilogueChain, epilogue: int) -> Node:
     product, last = chain.product, chain.last
     graph = product.graph
     with graph.inserting_before(last):
-        if product.target in _PRODUCTS:
+        if product.target in PRODUCTS:
             left, right = _operands(product)
             bias = product.args[0] if product.target is _aten.addmm.default else None
             if product.target is _aten.linear.default:
@@ -196,7 +197,7 @@ def _replace(chain: EpilogueChain, epilogue: int) -> Node:
             ours = graph.call_function(torch.ops.kbevolve.product.default, arguments)
         else:
             given = arguments_of(product)
-            turned = product.target in _TRANSPOSED
+            turned = product.target in TRANSPOSED
             dims = tensor_of(product).dim() - 2
             places = [_each(given[name], dims) for name in ("stride", "padding", "dilation")]
             added = _each(given["output_padding"], dims) if turned else dims * [0]

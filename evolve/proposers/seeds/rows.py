@@ -2,6 +2,9 @@
 
 Inductor holds a row in the registers of one block. One that is longer it reads once for its statistics, and once more
 for its result; the template has it in the registers of several blocks (`configs/templates/row_statistics.py`).
+
+Only where rows lie in memory before and after in any case. Otherwise Inductor's kernel computes what comes before as
+often as it reads, and what follows before it writes, and the operator would cost a pass more than it saves.
 """
 
 import math
@@ -11,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from kbevolve.evolve.proposers.seeds.aten import arguments_of, aten_graph, tensor_of
+from kbevolve.evolve.proposers.seeds.aten import arguments_of, aten_graph, is_call, tensor_of
 
 _SCHEMA = "(Tensor x, Tensor? weight, Tensor? bias, str kind, int width, int each, float eps) -> Tensor"
 #: Numbers of a row. Of fewer Inductor's second read comes from the cache. Of two million all programs share a row and
@@ -47,7 +50,7 @@ def with_rows(graph: GraphModule, inputs: list[Any]) -> GraphModule | None:
     traced = aten_graph(graph, inputs)
     found = 0
     for node in list(traced.graph.nodes):
-        if (rows := _found(node)) is not None and _fits(rows, node):
+        if (rows := _found(node)) is not None and _fits(rows, node) and _is_apart(rows, node):
             with traced.graph.inserting_before(node):
                 arguments = (rows.x, rows.weight, rows.bias, rows.kind, rows.width, rows.each, rows.eps)
                 ours = traced.graph.call_function(torch.ops.kbevolve.rows.default, arguments)
@@ -121,6 +124,12 @@ def _over_size(node: Node) -> _Rows | None:
             return None
     shape = tensor_of(x).shape
     return _Rows(x=x, kind=kind, width=shape[-1]) if before is x and axis in (-1, len(shape) - 1) else None
+
+
+def _is_apart(found: _Rows, node: Node) -> bool:
+    """Whether the rows are given or written by a call, and the result is the model's or read by a call."""
+    given = found.x.op in ("placeholder", "get_attr") or is_call(found.x)
+    return given and all(user.op == "output" or is_call(user) for user in node.users)
 
 
 def _fits(found: _Rows, node: Node) -> bool:
