@@ -19,6 +19,7 @@ import re
 import subprocess
 import tempfile
 import time
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable
 from contextlib import chdir, nullcontext
@@ -162,21 +163,22 @@ def compile_file(path: Path) -> None:
     AsyncCompile.triton = lambda *_, **__: SimpleNamespace(run=lambda *_, **__: None)
     source = path.read_text()
     templates = imported(source, Path.cwd(), "kernel")
-    launches, compiled_ones, seconds = Counter[str](), Counter[str](), Counter[str]()
+    made_by: dict[str, list[Any]] = {}
+    seconds = Counter[str]()
 
     def report(kernel: str, took: float, made: Any) -> None:
-        launches[kernel] += 1
-        compiled_ones[kernel] += id(made) not in known
+        made_by.setdefault(kernel, []).append(made)
         seconds[kernel] += took
-        known[id(made)] = made
 
-    known: dict[int, Any] = {}
     compiling(templates, report)
-    inputs = {name: torch.empty_strided(eval(size), eval(stride)) for name, size, stride in _INPUT.findall(source)}
+    inputs = {
+        name: torch.empty_strided(literal_eval(size), literal_eval(stride))
+        for name, size, stride in _INPUT.findall(source)
+    }
     names = next(line.partition(" = args")[0] for line in source.splitlines() if line.endswith(" = args"))
     templates.Runner([]).call([inputs.get(name.strip(), torch.zeros(())) for name in names.split(",") if name.strip()])
-    for kernel, count in launches.items():
-        print(f"{kernel}: {count} launches, {compiled_ones[kernel]} kernels, {seconds[kernel]:.1f} s")
+    for kernel, made in made_by.items():
+        print(f"{kernel}: {len(made)} launches, {len(set(map(id, made)))} kernels, {seconds[kernel]:.1f} s")
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ def direct_taps(acc, x, filters, at_h, at_w, H, W, x_h, x_w, w_h, w_w, apart_h, 
     return acc
 
 
-@triton.jit(do_not_specialize=["C", "FILTERS", "pad_d", "pad_h", "pad_w"])
+@triton.jit
 def direct_sum(x_ptr, w_ptr, bias_ptr, out_ptr, e0, e1, e2, e3, C, FILTERS, F_GROUP, D, H, W, OD, OH, OW, x_n, x_c, x_d, x_h, x_w,
                w_f, w_c, w_d, w_h, w_w, o_n, o_c, o_d, o_h, o_w, step_d, step_h, step_w, pad_d, pad_h, pad_w,
                apart_d, apart_h, apart_w, K_D, K_H: tl.constexpr, K_W: tl.constexpr, HAS_BIAS: tl.constexpr,

@@ -249,8 +249,8 @@ class SplitConvolution:
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
         row_tiles, count = triton.cdiv(pixels, 128), split_multiprocessors(place[0])
-        narrower = [(n, r) for n in (128, 64, 32) for r in (n, n // 2, 0) if n <= bn and r <= CONV_REST]
-        bn, rest = split_widths(row_tiles, rows, count, (bn, rest), narrower)
+        others = [(n, r) for n in (128, 64, 32) for r in (n, n // 2, 0) if n <= bn and r <= CONV_REST]
+        bn, rest = split_widths(row_tiles, rows, count, (bn, rest), others)
         tiles = row_tiles * triton.cdiv(rows, bn + rest)
         self.batch, self.filters, self.pixels = batch, filters, pixels
         self.out_shape, self.out_strides = out.shape, out.stride()

@@ -189,16 +189,18 @@ def split_multiprocessors(device):
 
 
 def split_widths(row_tiles, columns, count, widest, others):
-    """Columns of a tile, in two parts: the widest, or what ends a product of fewer tiles than multiprocessors first.
+    """Columns of a tile, in two parts: the widest, or of the narrower others what ends first a product of fewer tiles
+    than multiprocessors.
 
-    A tile takes as long as its tensor cores, 1.8 for a column, or as the copies of 128 rows and its columns, 1 for each.
+    A tile takes as long as its tensor cores, 1.8 for a column, or as its copies, of which one row or column takes 1.
     """
     def time(parts):
         tiles = row_tiles * triton.cdiv(columns, sum(parts))
         return triton.cdiv(tiles, count) * max(1.8 * sum(parts), 128 + sum(parts))
 
     few = row_tiles * triton.cdiv(columns, sum(widest)) < count
-    return min((widest, *others), key=time) if few else widest
+    narrower = [parts for parts in others if sum(parts) < sum(widest)]
+    return min((widest, *narrower), key=time) if few else widest
 
 
 class SplitProduct:

@@ -48,7 +48,7 @@ def with_rows(graph: GraphModule, inputs: list[Any]) -> GraphModule | None:
     """
     _define()
     traced = aten_graph(graph, inputs)
-    found = 0
+    changed = False
     for node in list(traced.graph.nodes):
         if (rows := _found(node)) is not None and _fits(rows, node) and _is_apart(rows, node):
             with traced.graph.inserting_before(node):
@@ -56,10 +56,10 @@ def with_rows(graph: GraphModule, inputs: list[Any]) -> GraphModule | None:
                 ours = traced.graph.call_function(torch.ops.kbevolve.rows.default, arguments)
             ours.meta["val"] = tensor_of(node).contiguous()
             node.replace_all_uses_with(ours)
-            found += 1
+            changed = True
     traced.graph.eliminate_dead_code()
     traced.recompile()
-    return traced if found else None
+    return traced if changed else None
 
 
 def _define() -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from kbevolve.evolve.proposers.seeds.attention import with_attention
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from tests.evolve.proposers.seeds.dynamo import graph_of
 from tests.evolve.proposers.seeds.test_seeds import problem_of
 
 Tensor = torch.Tensor
@@ -107,16 +108,8 @@ def heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def rewritten(function: Callable[..., Tensor], inputs: list[Tensor]) -> Callable[..., Any] | None:
     """The function, traced as torch.compile does, with the operator; None where there is no attention."""
-    graphs: list[tuple[Any, list[Any]]] = []
-
-    def backend(graph: Any, example_inputs: list[Any]) -> Any:
-        graphs.append((graph, example_inputs))
-        return graph
-
-    torch._dynamo.reset()
+    graph, taken = graph_of(function, inputs)
     with torch.no_grad():
-        torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(*inputs)
-        graph, taken = graphs[0]
         found = with_attention(graph, taken)
     return None if found is None else lambda: found(*taken)
 

@@ -17,6 +17,7 @@ from kbevolve.evolve.proposers.seeds.fusion import MOST_OF_A_GROUP, Fused, with_
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import declared
+from tests.evolve.proposers.seeds.dynamo import graph_of
 from tests.evolve.proposers.seeds.test_attention import CONVOLUTIONS
 from tests.evolve.proposers.seeds.test_seeds import problem_of
 
@@ -117,16 +118,9 @@ FUSED_FILES = (("product", "fused_products"), ("convolution", "fused_convolution
 
 def traced(model: nn.Module, inputs: list[Tensor]) -> tuple[Fused | None, list[Any]]:
     """The graph of torch.compile with products and their epilogues, and what it takes."""
-    graphs: list[tuple[Any, list[Any]]] = []
-
-    def backend(graph: Any, example_inputs: list[Any]) -> Any:
-        graphs.append((graph, example_inputs))
-        return graph
-
-    torch._dynamo.reset()
+    graph, taken = graph_of(model, inputs)
     with torch.no_grad():
-        torch.compile(model, backend=backend, fullgraph=True, dynamic=False)(*inputs)
-        return with_epilogues(*graphs[0]), graphs[0][1]
+        return with_epilogues(graph, taken), taken
 
 
 def result(fused: Fused, taken: list[Any]) -> tuple[Tensor, list[int]]:

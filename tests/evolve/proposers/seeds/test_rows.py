@@ -12,6 +12,7 @@ from kbevolve.evolve.proposers.seeds import rows
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.rows import with_rows
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from tests.evolve.proposers.seeds.dynamo import graph_of
 from tests.evolve.proposers.seeds.test_seeds import problem_of
 
 Tensor = torch.Tensor
@@ -52,16 +53,8 @@ def calls() -> Iterator[list[tuple[Any, ...]]]:
 
 def rewritten(function: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], Any] | None:
     """The function, traced as torch.compile does, with the operator; None where there are no such rows."""
-    graphs: list[tuple[Any, list[Any]]] = []
-
-    def backend(graph: Any, example_inputs: list[Any]) -> Any:
-        graphs.append((graph, example_inputs))
-        return graph
-
-    torch._dynamo.reset()
+    graph, taken = graph_of(function, [x])
     with torch.no_grad():
-        torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(x)
-        graph, taken = graphs[0]
         found = with_rows(graph, taken)
     return None if found is None else lambda: found(*taken)
 

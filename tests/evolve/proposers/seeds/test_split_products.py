@@ -180,16 +180,17 @@ def test_small_products_have_narrow_tiles() -> None:
     begin = text.index("def split_widths(")
     scope: dict[str, Any] = {"triton": SimpleNamespace(cdiv=lambda size, by: -(-size // by))}
     exec(text[begin : text.index("\n\n\n", begin)], scope)
-    others = [(128, 0), (64, 32), (64, 0), (32, 0)]
+    others = [(128, 128), (128, 0), (64, 32), (64, 0), (32, 0)]
 
-    def chosen(row_tiles: int, columns: int) -> tuple[int, int]:
-        found: tuple[int, int] = scope["split_widths"](row_tiles, columns, 132, (128, 128), others)
+    def chosen(row_tiles: int, columns: int, widest: tuple[int, int] = (128, 128)) -> tuple[int, int]:
+        found: tuple[int, int] = scope["split_widths"](row_tiles, columns, 132, widest, others)
         return found
 
     assert chosen(132, 200) == (128, 128), "each multiprocessor has a tile"
     assert chosen(4, 384) == (32, 0)
     assert chosen(16, 512) == (64, 0), "narrower ones would be more than the multiprocessors"
     assert chosen(71, 128) == (128, 0)
+    assert chosen(4, 16, (16, 0)) == (16, 0), "what is narrow already"
 
 
 def test_a_convolution_in_groups_adds_up_its_taps() -> None:
