@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch._inductor.async_compile import AsyncCompile
 
-from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS
+from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS, SMALL
 from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evaluators.worker.triton_compiler import compiled, unpacked
 from kbevolve.evaluators.worker.triton_stages import replace_stages
@@ -90,6 +90,9 @@ def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
         function = templates.split_convolution if asked["groups"] == 1 else templates.direct_convolution
         x, weight = torch.empty(inputs), torch.empty(filters)
         found[name] = lambda call=function, x=x, weight=weight, asked=asked: call(x, weight, **asked)
+        if (small := f"{name}, small") in SMALL:
+            function = templates.small_convolution
+            found[small] = lambda call=function, x=x, weight=weight, asked=asked: call(x, weight, **asked)
     x, weight = torch.empty(256, 3, 224, 224), torch.empty(96, 3, 11, 11)
     asked = {"stride": (4, 4), "padding": (2, 2), "dilation": (1, 1), "output_padding": None}
     found["11x11 step 4, gathered"] = lambda: templates.gathered_convolution(

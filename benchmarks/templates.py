@@ -52,8 +52,9 @@ CONVOLUTIONS = {
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
-#: Of these the convolution of few channels, by the template that reads and splits the numbers in its product.
+#: Of these some by templates that read and split the numbers in their product: of few channels, and in one launch.
 GATHERED = {"11x11 step 4, gathered": "11x11 step 4"}
+SMALL = {f"{name}, small": name for name in ("1x1 of 10", "3x3 of 10", "1x1 of 10, deep")}
 #: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
 ATTENTIONS = {
     "attention 96, causal": (128, 8, 512, 512, 96, True),
@@ -68,7 +69,7 @@ ROWS = {
     "group norm": ((112, 64, 512, 512), "normalise", 8 * 512 * 512, 64),
 }
 
-CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS, *ROWS]
+CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS, *ROWS]
 
 
 def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -114,12 +115,13 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         return attention(name, templates)
     if name in ROWS:
         return row_function(name, templates)
-    inputs, filters, given = CONVOLUTIONS[GATHERED.get(name, name)]
+    inputs, filters, given = CONVOLUTIONS[{**GATHERED, **SMALL}.get(name, name)]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
     options = {"bias": None, **options, "transposed": False, "groups": 1} | given
     own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
     own = templates.gathered_convolution if name in GATHERED else own
+    own = templates.small_convolution if name in SMALL else own
     positions = [
         options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
     ]

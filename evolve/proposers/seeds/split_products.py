@@ -19,11 +19,11 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
-_SPLIT, _GATHERED = "split_convolution", "gathered_convolution"
+_SPLIT, _GATHERED, _SMALL = "split_convolution", "gathered_convolution", "small_convolution"
 _LIBRARY, _STAGED = "cuda_library", "staged_convolution"
 _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
-_ROWS = "row_statistics"
+_FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
     "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
@@ -48,6 +48,8 @@ _ORDER = (
     _STAGED,
     _GATHERED,
     "fused_gathers",
+    _SMALL,
+    _FUSED_SMALL,
     _DIRECT,
     "fused_groups",
     "attention_pairs",
@@ -66,6 +68,8 @@ _FILES = {
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
     _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
+    _SMALL: (_SMALL,),
+    _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
@@ -73,6 +77,8 @@ _TUNED = {
     _FUSED: ("convolution_product",),
     _GATHERED: (_STAGED, _GATHERED),
     _FUSED_GATHERED: (_STAGED, _GATHERED),
+    _SMALL: (_SMALL,),
+    _FUSED_SMALL: (_SMALL,),
     _DIRECT: (_DIRECT,),
     _GROUPED: (_DIRECT,),
     _ATTENTION: (_ATTENTION,),
@@ -83,16 +89,26 @@ IN_CUDA = "EPILOGUES_IN_CUDA"
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
+#: What computes them in one launch, the most floating-point operations that are offered to it, and the most with which
+#: a search begins with it (docs/results/2026-11-28-small-convolutions.md). All but one of GoogleNet's 57 convolutions
+#: of ten images have fewer than the first, all but five than the second.
+_IN_ONE_LAUNCH = {_SPLIT: _SMALL, _FUSED: _FUSED_SMALL}
+_MOST_SMALL = 4e9
+_MOST_SMALL_FIRST = 1.5e9
+#: Taps of a filter have a bit each: as `small_fits` of the template has it.
+_MOST_TAPS = 31
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Replaceable:
-    """A call that templates can take over: by value 1 of its tunable the first of them, by 2 the second."""
+    """A call that templates can take over: by value 1 of its tunable the first of them, by 2 the second, and so on."""
 
     function: ast.Attribute
     templates: tuple[str, ...]
+    #: The number of the one that a search starts with.
+    first: int
     #: The sizes of its weights, [filters, channels, …] or [K, N]; () where they are not known.
     weights: tuple[int, ...]
 
@@ -108,8 +124,9 @@ class _Replaceable:
         """What is called, in Python; the library's function for 0."""
         theirs = ast.unparse(self.function)
         first, *others = self.templates
+        by_number = (f"{one} if {tunable} == {number} else " for number, one in enumerate(others, 2))
         chosen = f"{first} if {tunable} else {_CALLS[theirs][1] if theirs in _CALLS else theirs}"
-        return f"({others[0]} if {tunable} == 2 else {chosen})" if others else f"({chosen})"
+        return f"({''.join(by_number)}{chosen})"
 
     def condition(self, tunable: str, name: str) -> str:
         """When the values of a template's file have an effect, as tunables say it; "" for never."""
@@ -126,7 +143,10 @@ def with_split_products(source: str) -> str | None:
     """
     tree = ast.parse(source)
     sizes = _sizes(tree)
-    calls = [found for node in ast.walk(tree) if (found := _replaced(node, sizes))]
+    results = _results(tree)
+    calls = [
+        found for node in ast.walk(tree) if (found := _replaced(node, sizes, sizes.get(results.get(id(node), ""), ())))
+    ]
     if not calls:
         return None
     calls.sort(key=lambda call: (call.function.lineno, call.function.col_offset))
@@ -141,8 +161,10 @@ def with_split_products(source: str) -> str | None:
         text[begin : begin + len(ast.unparse(call.function))] = call.choice(tunable).encode()
     switches = ""
     for tunable in sorted(set(tunables)):
-        most = max(len(call.templates) for call, its in zip(calls, tunables, strict=True) if its == tunable)
-        switches += f"{tunable} = {most}  # tune: {', '.join(str(value) for value in range(most, -1, -1))}\n"
+        alike = [call for call, its in zip(calls, tunables, strict=True) if its == tunable]
+        first, most = max(call.first for call in alike), max(len(call.templates) for call in alike)
+        others = (*range(first - 1, -1, -1), *range(first + 1, most + 1))
+        switches += f"{tunable} = {first}  # tune: {', '.join(map(str, (first, *others)))}\n"
     needed = {name for call in calls for one in call.templates for name in _FILES.get(one, _PRODUCT_FILES)}
     if "functions" not in needed:
         needed.add("no_epilogue")
@@ -184,25 +206,55 @@ def _sizes(tree: ast.AST) -> Mapping[str, tuple[int, ...]]:
     return found
 
 
-def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]]) -> _Replaceable | None:
-    """A call that templates can take over."""
+def _results(tree: ast.AST) -> Mapping[int, str]:
+    """The variable that each call's result is assigned to, by the id of the call's node."""
+    found: dict[int, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                found[id(call)] = name
+    return found
+
+
+def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple[int, ...]) -> _Replaceable | None:
+    """A call that templates can take over; `result`: the sizes of its result, () where they are not known."""
     match node:
         case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
             ours = _CALLS[name][0]
             turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
             weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
-            return _Replaceable(function, _with_gathered(ours, weights, turned), weights)
+            return _replaceable(function, ours, weights, result, turned)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
             by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
             weights = _sizes_of(given[-1], sizes) if given else ()
             if function.attr in _PRODUCTS and "out" in by_name:
-                return _Replaceable(function, (f"split_{function.attr}",), weights)
+                return _replaceable(function, f"split_{function.attr}", weights)
             if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
                 turned = by_name.get("transposed") == "True"
-                return _Replaceable(function, _with_gathered(_SPLIT, weights, turned), weights)
+                return _replaceable(function, _SPLIT, weights, result, turned)
             if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
-                return _Replaceable(function, (_DIRECT,), weights)
+                return _replaceable(function, _DIRECT, weights)
     return None
+
+
+def _replaceable(
+    function: ast.Attribute,
+    ours: str,
+    weights: tuple[int, ...],
+    result: tuple[int, ...] = (),
+    turned: bool = False,
+) -> _Replaceable:
+    """A call for one template, and for those for few channels and of one launch, where its sizes are known to suit."""
+    templates, plain = [ours], not turned and len(weights) > 2
+    few = plain and ours in _GATHERS and weights[1] <= MOST_CHANNELS
+    if few:
+        templates.append(_GATHERS[ours])
+    first = len(templates)
+    operations = 2 * math.prod((*result, *weights[1:])) if result else math.inf
+    if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and math.prod(weights[2:]) <= _MOST_TAPS:
+        templates.append(_IN_ONE_LAUNCH[ours])
+        first = len(templates) if operations <= _MOST_SMALL_FIRST and not few else first
+    return _Replaceable(function, tuple(templates), first, weights)
 
 
 def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -212,12 +264,6 @@ def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple
             found: tuple[int, ...] = ast.literal_eval(shape)
             return found
     return sizes.get(ast.unparse(argument), ())
-
-
-def _with_gathered(ours: str, filters: tuple[int, ...], transposed: bool) -> tuple[str, ...]:
-    """The function of a template, and the one for few channels where filters are known to have no more."""
-    few = ours in _GATHERS and not transposed and len(filters) > 2 and filters[1] <= MOST_CHANNELS
-    return (ours, _GATHERS[ours]) if few else (ours,)
 
 
 def _without_cuda(source: str) -> str:
