@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch._inductor.async_compile import AsyncCompile
 
-from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS, SMALL
+from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS, SKINNY, SMALL
 from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evaluators.worker.triton_compiler import compiled, unpacked
 from kbevolve.evaluators.worker.triton_stages import replace_stages
@@ -83,6 +83,8 @@ def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
         a = torch.empty(m, k) if a_plain else torch.empty(k, m).mT
         b = torch.empty(n, k).mT if b_plain else torch.empty(k, n)
         found[name] = lambda a=a, b=b, m=m, n=n: templates.split_mm(a, b, out=torch.empty(m, n))
+        if (skinny := f"{name}, skinny") in SKINNY:
+            found[skinny] = lambda a=a, b=b, m=m, n=n: templates.skinny_mm(a, b, out=torch.empty(m, n))
     for name, (inputs, filters, options) in CONVOLUTIONS.items():
         dims = len(inputs) - 2
         asked: dict[str, Any] = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims}

@@ -35,7 +35,11 @@ PRODUCTS = {
     "layer": (65536, 2304, 768, True, True),
     "tall": (32768, 32768, 64, True, False),
     "both turned": (2048, 4096, 8192, False, False),
+    "few rows": (128, 16384, 16384, True, True),
+    "few rows, wide": (128, 32768, 32768, True, True),
 }
+#: Of these some by the template that reads the second operand once.
+SKINNY = {f"{name}, skinny": name for name in ("few rows", "few rows, wide")}
 #: Input, filters, and what differs from torch's defaults; "turned" ones are transposed.
 CONVOLUTIONS = {
     "11x11 step 4": ((256, 3, 224, 224), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
@@ -69,7 +73,7 @@ ROWS = {
     "group norm": ((112, 64, 512, 512), "normalise", 8 * 512 * 512, 64),
 }
 
-CASES = [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS, *ROWS]
+CASES = [*PRODUCTS, *SKINNY, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS, *ROWS]
 
 
 def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -105,12 +109,13 @@ def row_function(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor]
 def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
     """A template's call, the library's, and the first part of the answer in fp64."""
     torch.manual_seed(0)
-    if name in PRODUCTS:
-        M, N, K, a_major, b_major = PRODUCTS[name]
+    if name in PRODUCTS or name in SKINNY:
+        M, N, K, a_major, b_major = PRODUCTS[SKINNY.get(name, name)]
+        multiply = templates.skinny_mm if name in SKINNY else templates.split_mm
         a = torch.randn(M, K, device="cuda") if a_major else torch.randn(K, M, device="cuda").T
         b = torch.randn(N, K, device="cuda").T if b_major else torch.randn(K, N, device="cuda")
         out = torch.empty(M, N, device="cuda")
-        return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
+        return lambda: multiply(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
     if name in ATTENTIONS:
         return attention(name, templates)
     if name in ROWS:

@@ -4,13 +4,6 @@ SMALL_STAGES = 3  # tune: 2, 3, 4
 
 
 @gluon.jit
-def small_low(v):
-    # What TF32, whose multipliers cut off 13 bits, leaves of a number, rounded to TF32. Of an infinity it is NaN.
-    low = v - (v.to(gl.int32, bitcast=True) & -0x2000).to(gl.float32, bitcast=True)
-    return (low.to(gl.int32, bitcast=True) + 0x1000).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
 def small_tap(k, H, W, x_c, TAPS: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, A_D: gl.constexpr,
               A_H: gl.constexpr, A_W: gl.constexpr, INDEX: gl.constexpr, TOGETHER: gl.constexpr):
     # Where a number of a filter reads, from the first that its output reads, and its tap.
@@ -90,8 +83,8 @@ def small_multiply(x_ptr, w_ptr, bias_ptr, out_ptr, e0, e1, e2, e3, M, N, K, D, 
         slot, later = chunk % STAGES, chunk + STAGES - 1
         async_copy.wait_group(STAGES - 2)
         x = x_slots.index(slot).permute((1, 0)).load(left)
-        lows.store(small_low(w_slots.index(slot).load(of_w)))
-        x_low = small_low(x)
+        lows.store(tf32_low(w_slots.index(slot).load(of_w)))
+        x_low = tf32_low(x)
         fence_async_shared()
         w, w_low = w_slots.index(slot).permute((1, 0)), lows.permute((1, 0))
         part = warpgroup_mma(x_low, w, gl.zeros([BP, BF], gl.float32, layout), use_acc=False, is_async=True)

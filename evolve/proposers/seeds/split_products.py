@@ -23,7 +23,8 @@ _SPLIT, _GATHERED, _SMALL = "split_convolution", "gathered_convolution", "small_
 _LIBRARY, _STAGED = "cuda_library", "staged_convolution"
 _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
-_FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
+_FUSED_SMALL, _ROWS, _TF32 = "fused_small", "row_statistics", "tf32"
+_SKINNY, _FUSED_SKINNY = "skinny_product", "fused_skinny"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
     "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
@@ -48,6 +49,9 @@ _ORDER = (
     _STAGED,
     _GATHERED,
     "fused_gathers",
+    _TF32,
+    _SKINNY,
+    _FUSED_SKINNY,
     _SMALL,
     _FUSED_SMALL,
     _DIRECT,
@@ -68,8 +72,11 @@ _FILES = {
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
     _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
-    _SMALL: (_SMALL,),
-    _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
+    _SMALL: (_TF32, _SMALL),
+    _FUSED_SMALL: (_TF32, _SMALL, _FUSED_SMALL),
+    "skinny_mm": (_TF32, _SKINNY),
+    "skinny_addmm": (_TF32, _SKINNY),
+    _FUSED_SKINNY: (_TF32, _SKINNY, "fused_products", _FUSED_SKINNY),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
@@ -79,6 +86,9 @@ _TUNED = {
     _FUSED_GATHERED: (_STAGED, _GATHERED),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL,),
+    "skinny_mm": (_SKINNY,),
+    "skinny_addmm": (_SKINNY,),
+    _FUSED_SKINNY: (_SKINNY,),
     _DIRECT: (_DIRECT,),
     _GROUPED: (_DIRECT,),
     _ATTENTION: (_ATTENTION,),
@@ -97,6 +107,11 @@ _MOST_SMALL = 4e9
 _MOST_SMALL_FIRST = 1.5e9
 #: Taps of a filter have a bit each: as `small_fits` of the template has it.
 _MOST_TAPS = 31
+#: What computes products of few rows, too; the most rows and fewest weights that are offered to it, and the most rows
+#: and fewest columns with which a search begins with it.
+_OF_FEW_ROWS = {"split_mm": "skinny_mm", "split_addmm": "skinny_addmm", _PRODUCT: _FUSED_SKINNY}
+_MOST_ROWS, _FEWEST_WEIGHTS = 256, 2**24
+_MOST_ROWS_FIRST, _FEWEST_COLUMNS_FIRST = 128, 8192
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
 
@@ -223,12 +238,14 @@ def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple
             ours = _CALLS[name][0]
             turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
             weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
+            if ours == _PRODUCT:
+                return _product(function, ours, given[0], given[1], sizes)
             return _replaceable(function, ours, weights, result, turned)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
             by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
             weights = _sizes_of(given[-1], sizes) if given else ()
             if function.attr in _PRODUCTS and "out" in by_name:
-                return _replaceable(function, f"split_{function.attr}", weights)
+                return _product(function, f"split_{function.attr}", given[-2], given[-1], sizes)
             if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
                 turned = by_name.get("transposed") == "True"
                 return _replaceable(function, _SPLIT, weights, result, turned)
@@ -254,6 +271,21 @@ def _replaceable(
     if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and math.prod(weights[2:]) <= _MOST_TAPS:
         templates.append(_IN_ONE_LAUNCH[ours])
         first = len(templates) if operations <= _MOST_SMALL_FIRST and not few else first
+    return _Replaceable(function, tuple(templates), first, weights)
+
+
+def _product(
+    function: ast.Attribute, ours: str, rows: ast.expr, columns: ast.expr, sizes: Mapping[str, tuple[int, ...]]
+) -> _Replaceable:
+    """A call for one template, and for that of few rows where its columns are known to be the rows of a tensor."""
+    templates, first = [ours], 1
+    shape, weights = _sizes_of(rows, sizes), _sizes_of(columns, sizes)
+    match columns:
+        case ast.Call(args=[_, _, ast.Tuple(elts=[ast.Constant(1), _]), *_]) if shape and ours in _OF_FEW_ROWS:
+            count = math.prod(shape[:-1])
+            if count <= _MOST_ROWS and math.prod(weights) >= _FEWEST_WEIGHTS:
+                templates.append(_OF_FEW_ROWS[ours])
+                first = 2 if count <= _MOST_ROWS_FIRST and weights[1] >= _FEWEST_COLUMNS_FIRST else 1
     return _Replaceable(function, tuple(templates), first, weights)
 
 

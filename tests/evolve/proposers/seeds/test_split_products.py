@@ -193,45 +193,6 @@ def test_small_products_have_narrow_tiles() -> None:
     assert chosen(4, 16, (16, 0)) == (16, 0), "what is narrow already"
 
 
-def _small(channels: int, batch: int, taps: str = "1, 1") -> str:
-    """A file with one convolution, of 320 000 times channels, batch and taps operations."""
-    call = "found = extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
-    weights = f"assert_size_stride(b, (64, {channels}, {taps}), ())"
-    result = f"assert_size_stride(found, ({batch}, 64, 50, 50), ())"
-    text = with_split_products(f"from x import extern_kernels\n{call}\n{weights}\n{result}\n")
-    assert text is not None
-    ast.parse(text)
-    return text
-
-
-def test_a_small_convolution_begins_with_one_launch() -> None:
-    source = _small(46, 100)
-    choice = "small_convolution if PRODUCT_0 == 2 else split_convolution if PRODUCT_0 else extern_kernels.convolution"
-    assert f"found = ({choice})(a, b" in source
-    assert "PRODUCT_0 = 2  # tune: 2, 1, 0\n" in source
-    values = values_of(source)
-    assert not {"SMALL_F", "SMALL_STAGES"} & idle(source, values)
-    assert {"SMALL_F", "SMALL_STAGES"} <= idle(source, values | {"PRODUCT_0": "1"})
-    assert "CONV_N" in idle(source, values)
-
-
-def test_a_larger_convolution_may_be_one_launch() -> None:
-    assert "PRODUCT_0 = 1  # tune: 1, 0, 2\n" in _small(47, 100)
-    assert "small_convolution if PRODUCT_0 == 2" in _small(125, 100)
-    assert "small_convolution" not in _small(125, 101)
-
-
-def test_a_small_convolution_of_few_channels_begins_with_what_is_for_those() -> None:
-    source = _small(8, 1)
-    assert "small_convolution if PRODUCT_0 == 3" in source
-    assert "PRODUCT_0 = 2  # tune: 2, 1, 0, 3\n" in source
-
-
-def test_a_filter_of_many_taps_is_not_one_launch() -> None:
-    assert "small_convolution" in _small(16, 1, "1, 31")
-    assert "small_convolution" not in _small(16, 1, "4, 8")
-
-
 def test_a_convolution_in_groups_adds_up_its_taps() -> None:
     call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=8, bias=None)"
     source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
@@ -269,6 +230,10 @@ def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
+PREFIXES = ("split", "conv_", "cuda_", "direct", "attend_", "fused_", "epilogue_")
+PREFIXES += ("gather", "staged", "small", "skinny", "tf32", "row")
+
+
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "imports"])
 def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
@@ -276,12 +241,7 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     names += [one.name for one in declared(template(name))]
     assert names
-    assert all(
-        name.lower().startswith(
-            ("split", "conv_", "cuda_", "direct", "attend_", "fused_", "epilogue_", "gather", "staged", "small", "row")
-        )
-        for name in names
-    )
+    assert all(name.lower().startswith(PREFIXES) for name in names)
 
 
 def test_tiles_fit_into_shared_memory() -> None:

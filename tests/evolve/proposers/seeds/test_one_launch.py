@@ -1,0 +1,84 @@
+"""Small convolutions, and products of few rows: which of them may be one launch, and which begin as one."""
+
+import ast
+
+from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.constraints import idle
+from kbevolve.evolve.proposers.tuning.tunables import values_of
+
+
+def _small(channels: int, batch: int, taps: str = "1, 1") -> str:
+    """A file with one convolution, of 320 000 times channels, batch and taps operations."""
+    call = "found = extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
+    weights = f"assert_size_stride(b, (64, {channels}, {taps}), ())"
+    result = f"assert_size_stride(found, ({batch}, 64, 50, 50), ())"
+    text = with_split_products(f"from x import extern_kernels\n{call}\n{weights}\n{result}\n")
+    assert text is not None
+    ast.parse(text)
+    return text
+
+
+def test_a_small_convolution_begins_with_one_launch() -> None:
+    source = _small(46, 100)
+    choice = "small_convolution if PRODUCT_0 == 2 else split_convolution if PRODUCT_0 else extern_kernels.convolution"
+    assert f"found = ({choice})(a, b" in source
+    assert "PRODUCT_0 = 2  # tune: 2, 1, 0\n" in source
+    values = values_of(source)
+    assert not {"SMALL_F", "SMALL_STAGES"} & idle(source, values)
+    assert {"SMALL_F", "SMALL_STAGES"} <= idle(source, values | {"PRODUCT_0": "1"})
+    assert "CONV_N" in idle(source, values)
+
+
+def test_a_larger_convolution_may_be_one_launch() -> None:
+    assert "PRODUCT_0 = 1  # tune: 1, 0, 2\n" in _small(47, 100)
+    assert "small_convolution if PRODUCT_0 == 2" in _small(125, 100)
+    assert "small_convolution" not in _small(125, 101)
+
+
+def test_a_small_convolution_of_few_channels_begins_with_what_is_for_those() -> None:
+    source = _small(8, 1)
+    assert "small_convolution if PRODUCT_0 == 3" in source
+    assert "PRODUCT_0 = 2  # tune: 2, 1, 0, 3\n" in source
+
+
+def test_a_filter_of_many_taps_is_not_one_launch() -> None:
+    assert "small_convolution" in _small(16, 1, "1, 31")
+    assert "small_convolution" not in _small(16, 1, "4, 8")
+
+
+def _few_rows(rows: int, columns: int, strides: str = "(1, 4096)") -> str:
+    """A file with one product of so many rows of 4096 numbers."""
+    call = f"extern_kernels.addmm(c, a, reinterpret_tensor(b, (4096, {columns}), {strides}, 0), alpha=1, beta=1, out=d)"
+    known = f"assert_size_stride(a, ({rows}, 4096), (4096, 1))"
+    text = with_split_products(f"from x import extern_kernels\n{known}\n{call}\n")
+    assert text is not None
+    ast.parse(text)
+    return text
+
+
+def test_a_product_of_few_rows_reads_its_weights_once() -> None:
+    source = _few_rows(128, 8192)
+    assert "(skinny_addmm if PRODUCT_0 == 2 else split_addmm if PRODUCT_0 else extern_kernels.addmm)(c, a" in source
+    assert "PRODUCT_0 = 2  # tune: 2, 1, 0\n" in source
+    assert {"SPLIT_N"} <= idle(source, values_of(source))
+    assert {"SKINNY_N"} <= idle(source, values_of(source) | {"PRODUCT_0": "1"})
+
+
+def test_a_product_of_more_rows_or_fewer_columns_may_do_so() -> None:
+    assert "PRODUCT_0 = 1  # tune: 1, 0, 2\n" in _few_rows(256, 8192)
+    assert "PRODUCT_0 = 1  # tune: 1, 0, 2\n" in _few_rows(10, 4096)
+
+
+def test_other_products_do_not() -> None:
+    assert "skinny" not in _few_rows(257, 8192)
+    assert "skinny" not in _few_rows(10, 4095)
+    assert "skinny" not in _few_rows(128, 8192, "(8192, 1)")
+
+
+def test_what_follows_a_product_of_few_rows_is_computed_with_it() -> None:
+    call = "torch.ops.kbevolve.product.default(a, reinterpret_tensor(b, (4096, 8192), (1, 4096), 0), c, [d], 1)"
+    known = "assert_size_stride(a, (4, 32, 4096), (131072, 4096, 1))"
+    source = with_split_products(f"from x import extern_kernels\nimport torch\n{known}\nfound = {call}\n") or ""
+    assert "fused_skinny if PRODUCT_0 == 2 else fused_product if PRODUCT_0 else fused_product_by_library" in source
+    assert template("fused_skinny").strip("\n") in source

@@ -1,0 +1,113 @@
+"""Products of few rows whose weights are read once, on a device of sm_90."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.templates import template
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+from tests.evolve.proposers.seeds.test_seeds import problem_of
+from tests.imported import imported
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0), reason="no device of sm_90"
+    ),
+]
+SETTINGS: list[dict[str, str]] = [{}, {"SKINNY_N": "64", "SKINNY_STAGES": "2"}, {"SKINNY_STAGES": "4"}]
+#: M, N, K.
+SHAPES = [(128, 512, 1024), (10, 1000, 4096), (1, 77, 31), (130, 200, 100), (256, 129, 2052), (17, 64, 8)]
+
+
+@pytest.fixture(params=SETTINGS, ids=["declared", "narrow", "deep"])
+def skinny(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    text = "\n\n".join(map(template, ("imports", "no_epilogue", "tf32", "skinny_product")))
+    return imported(with_values(text, request.param), tmp_path, "skinny")
+
+
+@pytest.mark.parametrize(("M", "N", "K"), SHAPES)
+def test_it_is_as_accurate_as_fp32(skinny: Any, M: int, N: int, K: int) -> None:
+    torch.manual_seed(0)
+    for size in (1.0, 2.0**-40, 2.0**60):
+        a, weight = torch.randn(M, K, device="cuda") * size, torch.randn(N, K, device="cuda")
+        bias, out = torch.randn(N, device="cuda") * size, torch.empty(M, N, device="cuda")
+        assert skinny.skinny_fits(a, weight.T)
+        truth = a.double() @ weight.double().T
+        found = skinny.skinny_mm(a, weight.T, out=out)
+        assert (found - truth).norm() < 4e-7 * truth.norm(), size
+        truth = 0.5 * truth + 2 * bias.double()
+        found = skinny.skinny_addmm(bias, a, weight.T, beta=2, alpha=0.5, out=out)
+        assert (found - truth).norm() < 4e-7 * truth.norm(), size
+
+
+def test_it_takes_over_what_is_not_finite_and_huge(skinny: Any) -> None:
+    a, weight = torch.randn(20, 500, device="cuda"), torch.randn(300, 500, device="cuda")
+    a[3, 7], a[5, 1], weight[2, 9], weight[100, 0] = torch.nan, torch.inf, -torch.inf, 3.4e38
+    found = skinny.skinny_mm(a, weight.T, out=torch.empty(20, 300, device="cuda"))
+    right = a @ weight.T
+    assert torch.equal(found.isnan(), right.isnan())
+    assert torch.equal(found[right.isinf()], right[right.isinf()])
+    finite = right.isfinite()
+    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5)
+
+
+def test_what_does_not_fit_is_the_librarys(skinny: Any) -> None:
+    a, b = torch.randn(20, 64, device="cuda"), torch.randn(64, 30, device="cuda")
+    out = torch.empty(20, 30, device="cuda")
+    assert torch.equal(skinny.skinny_mm(a, b, out=out), a @ b)
+    assert torch.equal(skinny.skinny_addmm(b[0], a, b, out=out), torch.addmm(b[0], a, b))
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8192, 16384), nn.Linear(16384, 1024)
+
+    def forward(self, x):
+        return torch.sigmoid(self.second(torch.relu(self.first(x))))
+
+
+def get_inputs():
+    return [torch.randn(128, 8192)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_kernel_with_it_is_right_and_faster_than_with_pairs(tmp_path: Path) -> None:
+    problem = problem_of(MODEL, tmp_path)
+    with InductorProcess(problem, "cuda", templates=True) as process:
+        plain = process.source()
+        texts = [process.for_templates() or plain, process.fused()]
+    speedups = []
+    settings = EvaluationSettings(profile=False, baselines=False)
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
+        for text in texts:
+            source = with_split_products(text or "") or ""
+            assert "skinny_product" in source
+            for number in "21":
+                chosen = with_values(source, {"PRODUCT_0": number, "PRODUCT_1": number})
+                found = judge.evaluate(problem, Kernel.from_source(chosen))
+                assert found.verdict is Verdict.CORRECT, found.message
+                assert found.accuracy.precision_class == "fp32"
+                speedups.append(found.timing.speedup or 0.0)
+    print("weights read once and pairs, then the same with what follows, times eager:", speedups)
+    assert speedups[0] > speedups[1]
+    assert speedups[2] > speedups[3]
