@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")
     parser.add_argument("--workers", choices=("local", "ray"), default="local", help="where the judges are (scaling)")
     parser.add_argument("--beside", type=int, default=0, help="compilers on cores that no judge may use (scaling)")
+    parser.add_argument("--built", action="store_true", help="compilers have done their work before (scaling)")
     parser.add_argument("--problem", help="whose children alone; default: all four problems' (scaling)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object and nothing else")
     options = parser.parse_args()
@@ -94,6 +95,7 @@ def main() -> None:
                 width=options.width,
                 connections=options.connections,
                 beside=options.beside,
+                built=options.built,
             )
             print(json.dumps(found))
         case "report":

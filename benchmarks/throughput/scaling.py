@@ -34,12 +34,14 @@ def measure(
     width: int = 0,
     connections: int,
     beside: int = 0,
+    built: bool = False,
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 
-    Caches are empty, no build is done before. A problem's clock runs from the first to the last of its children. At its
-    end judges run out of work one after another, which a search does not know: "steady" counts only the children
-    that ended while all judges were full, from the end of a problem's first child to the start of its last.
+    Caches are empty, no build is done before, unless with `built`: then other judges had the same children. A problem's
+    clock runs from the first to the last of its children. At its end judges run out of work one after another, which a
+    search does not know: "steady" counts only the children that ended while all judges were full, from the end of a
+    problem's first child to the start of its last.
 
     Args:
         mix: the children.
@@ -51,6 +53,7 @@ def measure(
         width: kernels in progress at once for each judge; 0 for what fits this machine.
         connections: the setting `evaluation.connections`.
         beside: compilers on cores that the judges may not use, as judges of other GPUs would have them.
+        built: compilers have done their work before, so that what judges share is the device's driver.
 
     Raises:
         EvaluatorError: there are not so many devices.
@@ -64,15 +67,23 @@ def measure(
         "evaluation.connections": connections,
     }
     settings = Settings.load(preset=preset, overrides=work)
+    asked_of = {
+        name: copies([one for one in mix if one.problem == name], judges * times)
+        for name in dict.fromkeys(child.problem for child in mix)
+    }
     found: list[tuple[Child, Evaluation]] = []
     seconds: dict[str, float] = {}
     steady = Steady()
     lock, cores = DriverLock(), BusyCores()
     with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
+        if built:
+            with open_judges(find_judge_devices(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as pool:
+                for name, asked in asked_of.items():
+                    list(pool.map(fleet.evaluate, [problems[name]] * len(asked), [one.kernel for one in asked]))
         started = time.perf_counter()
         with open_judges(find_judge_devices(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
-            for name in dict.fromkeys(child.problem for child in mix):
-                problem, asked = problems[name], copies([one for one in mix if one.problem == name], judges * times)
+            for name, asked in asked_of.items():
+                problem = problems[name]
                 # Each judge prepares the problem when it is first asked.
                 list(callers.map(fleet.card, [problem] * (4 * fleet.width)))
                 begun = time.perf_counter()
@@ -100,6 +111,7 @@ def measure(
         "children_per_hour": round(3600 * len(found) / judging),
         "steady_per_hour": round(steady.per_hour),
         "beside": beside,
+        "built": built,
         "busy_cores": cores.mean,
         "driver_lock": lock.shares,
         "phases": _mean_phases([one for _, one in found]),

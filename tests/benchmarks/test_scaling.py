@@ -3,16 +3,19 @@
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from benchmarks.throughput import scaling
 from benchmarks.throughput.cores import BusyCores, compilers
 from benchmarks.throughput.driver_lock import DriverLock, stacks
+from benchmarks.throughput.mix import small_children
 from benchmarks.throughput.scaling import Steady
+from kbevolve.archive.records import Verdict
 
 
 def process(proc: Path, number: int, environment: bytes, stack: str) -> None:
@@ -61,6 +64,33 @@ def test_steady_leaves_out_the_end(tmp_path: Path) -> None:
         list(callers.map(timed(evaluate), [cast(Any, None)] * len(kernels), kernels))
     # Five end in 0.2 s, or four if the threads' order makes it so; in all they are 7 in 0.7 s.
     assert 3600 * 3 / 0.3 < steady.per_hour < 3600 * 7 / 0.2
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_children_are_built_by_other_judges_before(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[list[str]] = []
+
+    class Fleet:
+        width, device = 2, SimpleNamespace(description="a device")
+
+        def __init__(self) -> None:
+            judged.append([])
+
+        def card(self, problem: Any) -> None:
+            pass
+
+        def evaluate(self, problem: Any, kernel: Any) -> Any:
+            judged[-1].append(kernel.source)
+            return SimpleNamespace(execution=SimpleNamespace(phases={}), verdict=Verdict.CORRECT, message="")
+
+    monkeypatch.setattr(scaling, "find_judge_devices", lambda settings: ())
+    monkeypatch.setattr(scaling, "open_judges", lambda devices, settings: nullcontext(Fleet()))
+    mix = small_children()[:3]
+    known = dict.fromkeys((child.problem for child in mix), cast(Any, None))
+    found = scaling.measure(mix, known, device="cpu", judges=1, times=2, workers="local", connections=1, built=built)
+    assert found["children"] == 6
+    assert [sorted(one) for one in judged] == [sorted(judged[0])] * (1 + built)
+    assert len(set(judged[0])) == 6
 
 
 def test_busy_cores_are_those_of_this_process_and_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
