@@ -133,8 +133,14 @@ def test_an_agent_evolves_a_kernel_and_exports_it(tmp_path: Path) -> None:
         kernel = over["news"][0]["kernel"]
         line = (await agent.call("lineage", kernel=kernel))["lineage"]
         assert line[0]["by"] == "ada"
-        exported = await agent.call("export", problem="twice.py", file=str(tmp_path / "best.py"), kernel=kernel)
-        assert exported["verdict"] == "correct"
+        # Beside other tests a speedup of so few rounds may not hold; then nothing is written, and `doubt` says so.
+        for _ in range(5):
+            exported = await agent.call("export", problem="twice.py", file=str(tmp_path / "best.py"), kernel=kernel)
+            assert exported["verdict"] == "correct"
+            assert bool(exported["file"]) is not bool(exported["doubt"])
+            if exported["file"]:
+                break
+        assert exported["file"] == str(tmp_path / "best.py"), exported["doubt"]
         assert "exists already" in await agent.fail("export", problem="twice.py", file=str(tmp_path / "best.py"))
 
     served(tmp_path, talk)
