@@ -107,11 +107,9 @@ _MOST_SMALL = 4e9
 _MOST_SMALL_FIRST = 1.5e9
 #: Taps of a filter have a bit each: as `small_fits` of the template has it.
 _MOST_TAPS = 31
-#: What computes products of few rows, too; the most rows and fewest weights that are offered to it, and the most rows
-#: and fewest columns with which a search begins with it.
+#: What computes products of few rows, too, and the most rows and fewest weights that are offered to it.
 _OF_FEW_ROWS = {"split_mm": "skinny_mm", "split_addmm": "skinny_addmm", _PRODUCT: _FUSED_SKINNY}
 _MOST_ROWS, _FEWEST_WEIGHTS = 256, 2**24
-_MOST_ROWS_FIRST, _FEWEST_COLUMNS_FIRST = 128, 8192
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
 
@@ -278,15 +276,13 @@ def _product(
     function: ast.Attribute, ours: str, rows: ast.expr, columns: ast.expr, sizes: Mapping[str, tuple[int, ...]]
 ) -> _Replaceable:
     """A call for one template, and for that of few rows where its columns are known to be the rows of a tensor."""
-    templates, first = [ours], 1
+    templates = [ours]
     shape, weights = _sizes_of(rows, sizes), _sizes_of(columns, sizes)
     match columns:
         case ast.Call(args=[_, _, ast.Tuple(elts=[ast.Constant(1), _]), *_]) if shape and ours in _OF_FEW_ROWS:
-            count = math.prod(shape[:-1])
-            if count <= _MOST_ROWS and math.prod(weights) >= _FEWEST_WEIGHTS:
+            if math.prod(shape[:-1]) <= _MOST_ROWS and math.prod(weights) >= _FEWEST_WEIGHTS:
                 templates.append(_OF_FEW_ROWS[ours])
-                first = 2 if count <= _MOST_ROWS_FIRST and weights[1] >= _FEWEST_COLUMNS_FIRST else 1
-    return _Replaceable(function, tuple(templates), first, weights)
+    return _Replaceable(function, tuple(templates), 1, weights)
 
 
 def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
