@@ -9,16 +9,12 @@ the error of one launch, relative, against fp64, in the norm. Needs a device of 
 import argparse
 import json
 import statistics
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 
-from kbevolve.configs.templates import TEMPLATES, template
-from kbevolve.evolve.proposers.tuning.tunables import with_values
-from tests.imported import imported
+from benchmarks.templates import templates_with
 
 CALLS = 20
 REPLAYS = 7
@@ -62,12 +58,9 @@ def main() -> None:
     """One row a shape, and a JSON object at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable of a template")
-    values = dict(one.split("=", 1) for one in parser.parse_args().set)
-    torch.backends.cudnn.allow_tf32 = False
+    settings = parser.parse_args().set
     rows: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source = with_values("\n\n".join(map(template, TEMPLATES)), values)
-        templates = imported(source, Path(folder), "templates")
+    with templates_with(settings) as templates:
         print("| channels, size, filters, taps | one launch | pairs | library | error |")
         print("|---|---|---|---|---|")
         for channels, size, filters, taps, padding in SHAPES:
@@ -87,7 +80,7 @@ def main() -> None:
             rows[name := f"{channels}, {size}x{size}, {filters}, {taps}x{taps}"] = row
             *times, error = row.values()
             print(f"| {name} | {' | '.join(f'{one:.1f}' for one in times)} | {error:.1e} |")
-    print(json.dumps({"device": torch.cuda.get_device_name(), "set": values, "shapes": rows}))
+    print(json.dumps({"device": torch.cuda.get_device_name(), "set": settings, "shapes": rows}))
 
 
 if __name__ == "__main__":

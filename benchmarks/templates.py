@@ -13,7 +13,8 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -169,6 +170,15 @@ def launches(call: Callable[[], Tensor]) -> dict[str, float]:
     }
 
 
+@contextmanager
+def templates_with(settings: Sequence[str]) -> Iterator[ModuleType]:
+    """All templates as one module, with tunables as given, "NAME=VALUE"; the library computes in strict fp32."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    source = with_values("\n\n".join(map(template, TEMPLATES)), dict(one.split("=", 1) for one in settings))
+    with tempfile.TemporaryDirectory() as folder:
+        yield imported(source, Path(folder), "templates")
+
+
 def main() -> None:
     """One row a case, and a JSON object at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -181,12 +191,8 @@ def main() -> None:
     )
     parser.add_argument("--compiled", action="store_true", help="torch.compile makes one kernel of the library's calls")
     options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    values = dict(one.split("=", 1) for one in options.set)
     rows: dict[str, dict[str, object]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source = with_values("\n\n".join(map(template, TEMPLATES)), values)
-        templates = imported(source, Path(folder), "templates")
+    with templates_with(options.set) as templates:
         print("| case | library ms | template ms | times | error | host us | launches, us |")
         print("|---|---|---|---|---|---|---|")
         for name in options.case or CASES:
@@ -204,7 +210,7 @@ def main() -> None:
             }
             parts = ", ".join(f"{key} {value}" for key, value in kernels.items())
             print(f"| {name} | {theirs:.3f} | {ours:.3f} | {theirs / ours:.2f} | {error:.1e} | {host:.0f} | {parts} |")
-    print(json.dumps({"device": torch.cuda.get_device_name(), "set": values, "cases": rows}))
+    print(json.dumps({"device": torch.cuda.get_device_name(), "set": options.set, "cases": rows}))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def measure(
         width: kernels in progress at once for each judge; 0 for what fits this machine.
         connections: the setting `evaluation.connections`.
         beside: compilers on cores that the judges may not use, as judges of other GPUs would have them.
-        built: compilers have done their work before, so that what judges share is the device's driver.
+        built: compilers have done their work before and repeat only what fails: what judges share is mostly the driver.
 
     Raises:
         EvaluatorError: there are not so many devices.

@@ -9,16 +9,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from kbevolve.archive.records import Kernel, Verdict
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.templates import TEMPLATES, template
-from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.evolve.proposers.seeds.test_seeds import problem_of
+from tests.gpu.speedups import speedups
 from tests.imported import imported
 
 pytestmark = [
@@ -139,16 +135,9 @@ def test_a_kernel_with_it_is_right_and_faster_than_with_pairs(tmp_path: Path) ->
         texts = [process.source(), process.fused()]
     sources = [with_split_products(text or "") or "" for text in texts]
     assert all("gather" in source for source in sources)
-    speedups = []
-    settings = EvaluationSettings(profile=False, baselines=False)
-    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
-        for source in (*sources, with_values(sources[0], {"PRODUCT_0": "1"})):
-            found = judge.evaluate(problem, Kernel.from_source(source))
-            assert found.verdict is Verdict.CORRECT, found.message
-            assert found.accuracy.precision_class == "fp32"
-            speedups.append(found.timing.speedup or 0.0)
-    print("staged, with what follows in one kernel, pairs, times eager:", speedups)
-    assert min(speedups[:2]) > speedups[2]
+    staged, fused, pairs = speedups(problem, (*sources, with_values(sources[0], {"PRODUCT_0": "1"})), tmp_path)
+    print("staged, with what follows in one kernel, pairs, times eager:", staged, fused, pairs)
+    assert min(staged, fused) > pairs
 
 
 def test_all_templates_are_one_file(tmp_path: Path) -> None:

@@ -6,16 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from kbevolve.archive.records import Kernel, Verdict
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.templates import template
-from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.evolve.proposers.seeds.test_seeds import problem_of
+from tests.gpu.speedups import speedups
 from tests.imported import imported
 
 pytestmark = [
@@ -114,12 +110,6 @@ def test_a_kernel_with_it_is_right_and_faster_than_inductors(tmp_path: Path) -> 
     problem = problem_of(MODEL, tmp_path)
     with InductorProcess(problem, "cuda", templates=True) as process:
         plain, changed = process.source(), process.for_templates() or ""
-    speedups = []
-    settings = EvaluationSettings(profile=False, baselines=False)
-    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
-        for source in (plain, with_split_products(changed) or ""):
-            found = judge.evaluate(problem, Kernel.from_source(source))
-            assert found.verdict is Verdict.CORRECT, found.message
-            speedups.append(found.timing.speedup or 0.0)
-    print("Inductor's and the template's, times eager:", speedups)
-    assert speedups[1] > speedups[0]
+    inductors, ours = speedups(problem, (plain, with_split_products(changed) or ""), tmp_path)
+    print("Inductor's and the template's, times eager:", inductors, ours)
+    assert ours > inductors

@@ -6,16 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from kbevolve.archive.records import Kernel, Verdict
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.templates import template
-from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.evolve.proposers.seeds.test_seeds import problem_of
+from tests.gpu.speedups import speedups
 from tests.imported import imported
 
 pytestmark = [
@@ -96,18 +92,11 @@ def test_a_kernel_with_it_is_right_and_faster_than_with_pairs(tmp_path: Path) ->
     with InductorProcess(problem, "cuda", templates=True) as process:
         plain = process.source()
         texts = [process.for_templates() or plain, process.fused()]
-    speedups = []
-    settings = EvaluationSettings(profile=False, baselines=False)
-    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
-        for text in texts:
-            source = with_split_products(text or "") or ""
-            assert "skinny_product" in source
-            for number in "21":
-                chosen = with_values(source, {"PRODUCT_0": number, "PRODUCT_1": number})
-                found = judge.evaluate(problem, Kernel.from_source(chosen))
-                assert found.verdict is Verdict.CORRECT, found.message
-                assert found.accuracy.precision_class == "fp32"
-                speedups.append(found.timing.speedup or 0.0)
-    print("weights read once and pairs, then the same with what follows, times eager:", speedups)
-    assert speedups[0] > speedups[1]
-    assert speedups[2] > speedups[3]
+    sources = [with_split_products(text or "") or "" for text in texts]
+    assert all("skinny_product" in source for source in sources)
+    # Only of the first: with 1024 columns, as the second has, too few programs read its weights.
+    chosen = [with_values(one, {"PRODUCT_0": n, "PRODUCT_1": "1"}) for one in sources for n in "21"]
+    skinny, pairs, fused, fused_pairs = speedups(problem, chosen, tmp_path)
+    print("read once and as pairs, then the same with what follows, times eager:", skinny, pairs, fused, fused_pairs)
+    assert skinny > pairs
+    assert fused > fused_pairs

@@ -8,15 +8,19 @@ from kbevolve.evolve.proposers.tuning.constraints import idle
 from kbevolve.evolve.proposers.tuning.tunables import values_of
 
 
+def _templated(*lines: str) -> str:
+    text = with_split_products("\n".join(("from x import extern_kernels", *lines)))
+    assert text is not None
+    ast.parse(text)
+    return text
+
+
 def _small(channels: int, batch: int, taps: str = "1, 1") -> str:
     """A file with one convolution, of 320 000 times channels, batch and taps operations."""
     call = "found = extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
     weights = f"assert_size_stride(b, (64, {channels}, {taps}), ())"
     result = f"assert_size_stride(found, ({batch}, 64, 50, 50), ())"
-    text = with_split_products(f"from x import extern_kernels\n{call}\n{weights}\n{result}\n")
-    assert text is not None
-    ast.parse(text)
-    return text
+    return _templated(call, weights, result)
 
 
 def test_a_small_convolution_begins_with_one_launch() -> None:
@@ -51,10 +55,7 @@ def _few_rows(rows: int, columns: int, strides: str = "(1, 4096)") -> str:
     """A file with one product of so many rows of 4096 numbers."""
     call = f"extern_kernels.addmm(c, a, reinterpret_tensor(b, (4096, {columns}), {strides}, 0), alpha=1, beta=1, out=d)"
     known = f"assert_size_stride(a, ({rows}, 4096), (4096, 1))"
-    text = with_split_products(f"from x import extern_kernels\n{known}\n{call}\n")
-    assert text is not None
-    ast.parse(text)
-    return text
+    return _templated(known, call)
 
 
 def test_a_product_of_few_rows_may_read_its_weights_once() -> None:
@@ -76,6 +77,6 @@ def test_other_products_do_not() -> None:
 def test_what_follows_a_product_of_few_rows_is_computed_with_it() -> None:
     call = "torch.ops.kbevolve.product.default(a, reinterpret_tensor(b, (4096, 8192), (1, 4096), 0), c, [d], 1)"
     known = "assert_size_stride(a, (4, 32, 4096), (131072, 4096, 1))"
-    source = with_split_products(f"from x import extern_kernels\nimport torch\n{known}\nfound = {call}\n") or ""
+    source = _templated("import torch", known, f"found = {call}")
     assert "fused_skinny if PRODUCT_0 == 2 else fused_product if PRODUCT_0 else fused_product_by_library" in source
     assert template("fused_skinny").strip("\n") in source
