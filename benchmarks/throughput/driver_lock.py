@@ -5,32 +5,42 @@ The driver serves one process of a host at a time. Linux shows root where a proc
 that kind.
 """
 
+import os
 import shutil
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from kbevolve.evaluators.sandbox.gpu import all_gpus
+from kbevolve.evaluators.sandbox.launch import PROGRAM
 
 #: Seconds between two samples. The driver counts a GPU as busy over a window of 1/6 s to 1 s.
 _EVERY = 0.2
 _LOCKS = ("rmapiLockAcquire", "os_acquire_rwlock")
 _DRIVER = "[nvidia"
-_VARIABLE = b"CUDA_VISIBLE_DEVICES="
+_FILES = "/dev/nvidia"
 
 
-def stacks(proc: Path) -> Iterator[tuple[str, str]]:
-    """The GPU ("GPU-UUID") and the kernel's stack of each worker of a judge; other processes name no GPU so."""
+def stacks(proc: Path, gpus: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The GPU ("GPU-UUID") and the kernel's stack of each worker of a judge that has opened the driver's files.
+
+    A worker is forked, so its environment in /proc is that of its fork server, which names no GPU. The file that it has
+    open does. `gpus`: the names of GPUs by these files. A worker that has none of them yet has GPU "".
+    """
+    program = os.fsencode(PROGRAM)
     for folder in proc.iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            gpu = next((one for one in environment if one.startswith(_VARIABLE)), b"").partition(b"=")[2].decode()
-            if gpu.startswith("GPU-"):
-                yield gpu, (folder / "stack").read_text()
+            if program not in (folder / "cmdline").read_bytes():
+                continue
+            files = {os.readlink(file) for file in (folder / "fd").iterdir()}
+            if any(file.startswith(_FILES) for file in files):
+                yield next((gpus[file] for file in files if file in gpus), ""), (folder / "stack").read_text()
         except OSError:  # It ended meanwhile, or its stack is not ours to read.
             continue
 
@@ -44,6 +54,7 @@ class DriverLock:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
+        self._gpus = {str(gpu.node): gpu.name for gpu in all_gpus()}
         self._samples = 0
         #: Samples in which a worker waited for the lock or was in the driver, and the workers that waited, in all.
         self._waited = self._held = self._waiters = 0
@@ -82,7 +93,7 @@ class DriverLock:
 
     def _sample(self) -> None:
         while not self._ended.wait(_EVERY):
-            self.take(list(stacks(self._proc)), self._busy)
+            self.take(list(stacks(self._proc, self._gpus)), self._busy)
 
     def take(self, found: list[tuple[str, str]], busy: dict[str, bool]) -> None:
         """Add one sample: each worker's GPU and stack, and whether each GPU had something to do."""

@@ -10,7 +10,7 @@ has convolutions of few channels, whose numbers are read where they lie and spli
 `fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
 `direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`), and
 `small_convolution.py` those that are so small that launches take longest: each is one (`fused_small.py`). So is a
-product of few rows, whose large weights are read once (`skinny_product.py`, `fused_skinny.py`). Both use `tf32.py`.
+product of few rows, whose large weights are read once (`skinny_product.py`, `fused_skinny.py`).
 `row_statistics.py` has norms and softmax of long rows, each of which several programs hold in their registers.
 `split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`. `graph_replay.py`
 makes one launch of the many of torch.compile's code, with templates or without. `recurrent.py` needs
@@ -37,7 +37,6 @@ TEMPLATES = (
     "staged_convolution",
     "gathered_convolution",
     "fused_gathers",
-    "tf32",
     "skinny_product",
     "fused_skinny",
     "small_convolution",

@@ -111,6 +111,6 @@ def conv_sizes(x_shape, w_shape, stride, padding, dilation):
 
 def split_descriptor(x, shape, strides, block):
     """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
-    kind = gl.float16 if x.dtype == torch.float16 else gl.float8e4nv
+    kind = {torch.float32: gl.float32, torch.float16: gl.float16}.get(x.dtype, gl.float8e4nv)
     layout = gl.NVMMASharedLayout.get_default_for(list(block), kind)
     return TensorDescriptor(x, shape, strides, list(block), layout)

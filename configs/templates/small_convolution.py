@@ -4,6 +4,13 @@ SMALL_STAGES = 3  # tune: 2, 3, 4
 
 
 @gluon.jit
+def tf32_low(v):
+    # What TF32, whose multipliers cut off 13 bits, leaves of a number, rounded to TF32. Of an infinity it is NaN.
+    low = v - (v.to(gl.int32, bitcast=True) & -0x2000).to(gl.float32, bitcast=True)
+    return (low.to(gl.int32, bitcast=True) + 0x1000).to(gl.float32, bitcast=True)
+
+
+@gluon.jit
 def small_tap(k, H, W, x_c, TAPS: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, A_D: gl.constexpr,
               A_H: gl.constexpr, A_W: gl.constexpr, INDEX: gl.constexpr, TOGETHER: gl.constexpr):
     # Where a number of a filter reads, from the first that its output reads, and its tap.

@@ -2,8 +2,9 @@
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,21 +17,41 @@ from benchmarks.throughput.driver_lock import DriverLock, stacks
 from benchmarks.throughput.mix import small_children
 from benchmarks.throughput.scaling import Steady
 from kbevolve.archive.records import Verdict
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.sandbox.launch import PROGRAM
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 
 
-def process(proc: Path, number: int, environment: bytes, stack: str) -> None:
+def process(proc: Path, number: int, program: str, files: Sequence[str], stack: str) -> None:
     folder = proc / str(number)
-    folder.mkdir(parents=True)
-    (folder / "environ").write_bytes(environment)
+    (folder / "fd").mkdir(parents=True)
+    for place, file in enumerate(files):
+        (folder / "fd" / str(place)).symlink_to(file)
+    (folder / "cmdline").write_bytes(f"python\0{program}\0{{}}\0".encode())
     (folder / "stack").write_text(stack)
 
 
 def test_only_workers_of_a_gpu_are_sampled(tmp_path: Path) -> None:
-    process(tmp_path, 7, b"HOME=/\0CUDA_VISIBLE_DEVICES=GPU-a\0", "[<0>] rmapiLockAcquire+0x1/0x2 [nvidia]")
-    process(tmp_path, 8, b"CUDA_VISIBLE_DEVICES=0\0", "[<0>] rmapiLockAcquire")
-    process(tmp_path, 9, b"HOME=/\0", "")
+    lock = "[<0>] rmapiLockAcquire+0x1/0x2 [nvidia]"
+    process(tmp_path, 7, str(PROGRAM), ["/dev/null", "/dev/nvidiactl", "/dev/nvidia3"], lock)
+    process(tmp_path, 8, str(PROGRAM), ["/dev/nvidiactl"], lock)
+    process(tmp_path, 9, "another", ["/dev/nvidia3"], lock)
+    process(tmp_path, 10, str(PROGRAM), ["/dev/null"], "")
     (tmp_path / "driver").mkdir()
-    assert list(stacks(tmp_path)) == [("GPU-a", "[<0>] rmapiLockAcquire+0x1/0x2 [nvidia]")]
+    assert sorted(stacks(tmp_path, {"/dev/nvidia3": "GPU-a"})) == [("", lock), ("GPU-a", lock)]
+
+
+@pytest.mark.slow
+def test_a_forked_worker_is_found_by_its_program() -> None:
+    device = find_device("cpu")
+    with closing(WorkerPool(device, DeviceGate(device))) as pool:
+        worker = pool.take()
+        try:
+            command = Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+        finally:
+            worker.kill()
+    assert os.fsencode(PROGRAM) in command
 
 
 def test_shares_of_the_samples(tmp_path: Path) -> None:

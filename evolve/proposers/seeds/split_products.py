@@ -23,7 +23,7 @@ _SPLIT, _GATHERED, _SMALL = "split_convolution", "gathered_convolution", "small_
 _LIBRARY, _STAGED = "cuda_library", "staged_convolution"
 _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
-_FUSED_SMALL, _ROWS, _TF32 = "fused_small", "row_statistics", "tf32"
+_FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
 _SKINNY, _FUSED_SKINNY = "skinny_product", "fused_skinny"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
@@ -49,7 +49,6 @@ _ORDER = (
     _STAGED,
     _GATHERED,
     "fused_gathers",
-    _TF32,
     _SKINNY,
     _FUSED_SKINNY,
     _SMALL,
@@ -72,11 +71,11 @@ _FILES = {
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
     _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
-    _SMALL: (_TF32, _SMALL),
-    _FUSED_SMALL: (_TF32, _SMALL, _FUSED_SMALL),
-    "skinny_mm": (_TF32, _SKINNY),
-    "skinny_addmm": (_TF32, _SKINNY),
-    _FUSED_SKINNY: (_TF32, _SKINNY, "fused_products", _FUSED_SKINNY),
+    _SMALL: (_SMALL,),
+    _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
+    "skinny_mm": (_SKINNY,),
+    "skinny_addmm": (_SKINNY,),
+    _FUSED_SKINNY: (_SKINNY, "fused_products", _FUSED_SKINNY),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
@@ -107,9 +106,10 @@ _MOST_SMALL = 4e9
 _MOST_SMALL_FIRST = 1.5e9
 #: Taps of a filter have a bit each: as `small_fits` of the template has it.
 _MOST_TAPS = 31
-#: What computes products of few rows, too, and the most rows and fewest weights that are offered to it.
+#: What computes products of few rows, too, the most rows and fewest weights that are offered to it, and the fewest
+#: columns with which a search begins with it: then 64 multiprocessors read weights.
 _OF_FEW_ROWS = {"split_mm": "skinny_mm", "split_addmm": "skinny_addmm", _PRODUCT: _FUSED_SKINNY}
-_MOST_ROWS, _FEWEST_WEIGHTS = 256, 2**24
+_MOST_ROWS, _FEWEST_WEIGHTS, _FEWEST_COLUMNS_FIRST = 256, 2**24, 8192
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
 
@@ -276,13 +276,14 @@ def _product(
     function: ast.Attribute, ours: str, rows: ast.expr, columns: ast.expr, sizes: Mapping[str, tuple[int, ...]]
 ) -> _Replaceable:
     """A call for one template, and for that of few rows where its columns are known to be the rows of a tensor."""
-    templates = [ours]
+    templates, first = [ours], 1
     shape, weights = _sizes_of(rows, sizes), _sizes_of(columns, sizes)
     match columns:
         case ast.Call(args=[_, _, ast.Tuple(elts=[ast.Constant(1), _]), *_]) if shape and ours in _OF_FEW_ROWS:
             if math.prod(shape[:-1]) <= _MOST_ROWS and math.prod(weights) >= _FEWEST_WEIGHTS:
                 templates.append(_OF_FEW_ROWS[ours])
-    return _Replaceable(function, tuple(templates), 1, weights)
+                first = 2 if weights[-1] >= _FEWEST_COLUMNS_FIRST else 1
+    return _Replaceable(function, tuple(templates), first, weights)
 
 
 def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
