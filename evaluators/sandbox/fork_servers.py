@@ -36,6 +36,14 @@ class ForkServers:
             found = self._open(inductor=True)
             return self._open(inductor=False) if found is not None and not found.is_ready else found
 
+    @property
+    def complete(self) -> bool:
+        """Whether the next worker has everything that workers have here: on a GPU, Inductor."""
+        if self._device.type == "cpu" or not self._can_fork:
+            return True
+        found = self._servers.get(True)
+        return found is not None and found.is_ready
+
     def failed(self, server: ForkServer) -> None:
         """This one forked no worker, but a program started: if the server lives, forked workers do not work here."""
         self._can_fork = not server.alive
@@ -54,6 +62,8 @@ class ForkServers:
             found = None
         if found is None:
             found = launch.open_fork_server(self._device, inductor=inductor)
-            if found is not None:
+            if found is None:
+                self._can_fork = False
+            else:
                 self._servers[inductor] = found
         return found

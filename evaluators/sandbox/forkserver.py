@@ -84,8 +84,11 @@ class ForkServer:
         connection: socket.socket,
         output: IO[bytes],
         directory: Path,
+        inductor: bool = False,
     ) -> None:
         """`process` was just started: the first `fork` waits for it. It prints to `output`, a file."""
+        #: Whether its workers have imported Inductor.
+        self.inductor = inductor
         #: In which the workers' directories are made.
         self.directory = directory
         self._files: Mapping[str, Sequence[str]] = {}

@@ -148,7 +148,7 @@ def _open_fork_server(device_type: str, device: Device | None, *, threads: int, 
         environment = program_environment(device_type, directory, os.environ, threads=threads)
         output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
         process = _popen(arguments, rights, device_type, directory, environment, theirs, output.fileno())
-        server = ForkServer(process, connection=ours, output=output, directory=directory)
+        server = ForkServer(process, connection=ours, output=output, directory=directory, inductor=inductor)
         server.allow(rights.for_landlock())
         return server
     except BaseException:

@@ -66,6 +66,8 @@ class Worker:
         compiles: bool = False,
     ) -> None:
         """Start it by `launch.start`."""
+        #: Whether it has imported Inductor: files of torch.compile need it, and importing it takes seconds.
+        self.has_inductor = server is not None and server.inductor
         self._launched = launch.start(device, server, built=built, connections=connections, compiles=compiles)
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)

@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +32,10 @@ _SPARE_SHARE = 0.05
 #: wait for its lock, each on a core, and delay the pause (docs/results/2026-11-22-several-gpus-h200.md).
 _MOST_STARTING = 8
 _MOST_WARMING = 4
+#: Spares that start before a fork server has all that workers have, for the first kernels, and seconds between two
+#: looks at the server.
+_FIRST_SPARES = 4
+_LOOK_SECONDS = 0.1
 
 
 class WorkerPool:
@@ -78,8 +83,10 @@ class WorkerPool:
         self._spares: dict[int, deque[Future[Worker]]] = {connections: deque(), 0: deque()}
         self._starting: set[Worker] = set()
         self._closed = False
-        for number in (0, *(number for number, kept in self._kept.items() for _ in range(kept))):
-            self._start_next(number)
+        self._refill()
+        self._start_next(0)
+        if not self._fork_servers.complete:
+            self._starters.submit(self._refill_completely)
 
     def take(self, *, one_stream: bool = False) -> Worker:
         """A warm worker that never held a candidate; the caller kills it.
@@ -102,10 +109,9 @@ class WorkerPool:
         with self._lock:
             if not spares and not self._start_next(number):
                 raise EvaluatorError("no worker can be had: the judge was closed meanwhile")
-            ready = next((spare for spare in spares if spare.done()), spares[0])
+            ready = max(spares, key=_readiness)
             spares.remove(ready)
-            while len(spares) < self._kept[number] and self._start_next(number):
-                pass
+            self._refill()
         return ready.result()
 
     def compiler(self) -> AbstractContextManager[Worker]:
@@ -154,6 +160,20 @@ class WorkerPool:
         self._spares[number].append(self._starters.submit(self._start, number))
         return True
 
+    def _refill(self) -> None:
+        """Start the spares that are missing; few while they would lack what a fork server still imports."""
+        complete = self._fork_servers.complete
+        for number, kept in self._kept.items():
+            wanted = kept if complete else min(kept, _FIRST_SPARES)
+            while len(self._spares[number]) < wanted and self._start_next(number):
+                pass
+
+    def _refill_completely(self) -> None:
+        while not self._closed and not self._fork_servers.complete:
+            time.sleep(_LOOK_SECONDS)
+        with self._lock:
+            self._refill()
+
     def _start(self, number: int) -> Worker:
         with self._starting_process():
             server = self._fork_servers.living()
@@ -196,6 +216,13 @@ class WorkerPool:
             if not self._is_built and worker.triton_cache.is_dir():
                 shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
                 self._is_built = True
+
+
+def _readiness(spare: Future[Worker]) -> int:
+    """0 for a worker that still starts, 1 for one that has started, 2 if it has Inductor, too."""
+    if not spare.done():
+        return 0
+    return 1 + (spare.exception() is None and spare.result().has_inductor)
 
 
 def _affordable(device: Device) -> int:

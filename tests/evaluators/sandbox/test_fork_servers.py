@@ -57,7 +57,9 @@ def test_a_gpu_s_workers_come_without_inductor_until_a_server_with_it_is_ready(o
     full, plain = opened
     assert (full.inductor, plain.inductor) == (True, False)
     assert first is servers.living() is plain
+    assert not servers.complete
     full.is_ready = True
+    assert servers.complete
     assert servers.living() is full
     full.alive = False
     assert servers.living() is plain, "a new one with Inductor is not ready"
@@ -70,6 +72,7 @@ def test_a_gpu_s_workers_come_without_inductor_until_a_server_with_it_is_ready(o
 
 def test_a_cpu_has_one_server(opened: list[Server]) -> None:
     servers = ForkServers(CPU)
+    assert servers.complete
     assert servers.living() is servers.living() is opened[0]
     assert not opened[0].inductor
     servers.failed(opened[0])  # type: ignore[arg-type]

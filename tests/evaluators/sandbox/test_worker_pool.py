@@ -113,6 +113,7 @@ class Starting:
     log: list[str]
     triton_cache: Path
     alive: bool = True
+    has_inductor: bool = False
 
     def wait_attached(self) -> None:
         assert self.attached.acquire(timeout=TIMEOUT)
@@ -154,12 +155,61 @@ def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
     with gate.exclusive(), closing(WorkerPool(gpu, gate, spares=5)) as pool:
         assert not log, "a worker that only attaches is not paused"
         attached.release(6)
-        assert seen("attached", 6)
+        assert seen("attached", 5)
         assert seen("warming", worker_pool._MOST_WARMING)
         assert log.count("stop") == worker_pool._MOST_WARMING, "they are paused until this thread leaves the gate"
         warm.release(6)
-        assert seen("warm", 6)
+        assert seen("warm", 5)
         assert pool.take().alive
+
+
+@dataclass(eq=False)
+class Server:
+    """A fork server that is ready when the test says so."""
+
+    inductor: bool
+    is_ready: bool = False
+    alive: bool = True
+
+    def close(self) -> None:
+        pass
+
+
+def test_on_a_gpu_most_spares_wait_for_inductor_and_kernels_take_those_that_have_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ready, started, servers = threading.Semaphore(1000), list[Starting](), dict[bool, Server]()
+
+    def open_one(device: object, *, inductor: bool = False) -> Server:
+        return servers.setdefault(inductor, Server(inductor))
+
+    def start(device: object, server: Server, **_: object) -> Starting:
+        started.append(Starting(ready, ready, [], tmp_path / "none", has_inductor=server.inductor))
+        return started[-1]
+
+    monkeypatch.setattr(launch, "open_fork_server", open_one)
+    monkeypatch.setattr(worker_pool, "Worker", start)
+    monkeypatch.setattr(worker_pool, "_affordable", lambda device: 9)
+
+    def seen(count: int) -> bool:
+        deadline = time.monotonic() + TIMEOUT
+        while len(started) < count and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return len(started) == count
+
+    gpu, gate = replace(CPU, type="cuda", index=7), DeviceGate(CPU)
+    with closing(WorkerPool(gpu, gate, spares=9)) as pool:
+        assert seen(5), "four for the first kernels, and one for the reference"
+        first = pool.take()
+        assert not first.has_inductor
+        servers[True].is_ready = True
+        assert seen(10)
+        assert [worker.has_inductor for worker in started] == [False] * 5 + [True] * 5
+        deadline = time.monotonic() + TIMEOUT
+        while sum(map(worker_pool._readiness, pool._spares[0])) < 4 + 2 * 5 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        # The first of them is older than all that have Inductor.
+        assert all(pool.take().has_inductor for _ in range(5))
 
 
 @pytest.mark.slow
