@@ -10,6 +10,11 @@ def epilogue_smaller(x, y):
 
 
 @gluon.jit
+def epilogue_quotient(x, y):
+    return x / y
+
+
+@gluon.jit
 def epilogue_magnitude(x):
     return gl.abs(x)
 

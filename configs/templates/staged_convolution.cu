@@ -21,6 +21,10 @@ constexpr int CHUNKS = (STEPS + STAGED_CHUNK - 1) / STAGED_CHUNK, NUMBERS = SW %
 constexpr int AHEAD = EACH * NUMBERS < 9 ? 3 : EACH * NUMBERS < 16 ? 2 : 1;   // rows that are read at once
 constexpr bool SMALL = STAGED_FP8 && SW % 4 == 0;
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
+// Two places of a thread lie side by side where their columns then share words, and rows of them the banks.
+constexpr bool PAIRED = SW % 2 == 1;
+// Four numbers are read at once; the fifth of an item is the first of the next, which the next thread has.
+constexpr bool WIDE = W % 4 == 0 && PW == 0;
 static_assert(SMEM <= 232448, "shared memory");
 
 @functions.cu@
@@ -53,6 +57,7 @@ __device__ __forceinline__ void product(float (&p)[BN / 2], const uint32_t (&a)[
 __device__ __forceinline__ void small_product(float (&p)[BN / 2], const uint32_t (&a)[4], uint64_t b, int add) {
   SMALL_PRODUCT
 }
+__device__ __forceinline__ int place_of(int quad, int r) { return PAIRED ? 2 * quad + r : quad + 8 * r; }
 __device__ __forceinline__ uint32_t moved(uint32_t a, uint32_t zero) {
   uint32_t r;
   asm volatile("xor.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(zero));
@@ -118,6 +123,10 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
             split_small(v[which][i], high[i], low[i]);
             continue;
           }
+          if (WIDE && NUMBERS == 5) {
+            const float next_one = __shfl_down_sync(0xffffffffu, v[which][i][0], 1);
+            if (lane != 31) v[which][i][NUMBERS - 1] = (threadIdx.x + 128 * i + 1) % QUADS ? next_one : 0.0f;
+          }
           split(v[which][i][0], v[which][i][1], high[i][0], low[i][0]);
           split(v[which][i][2], v[which][i][3], high[i][1], low[i][1]);
           if (NUMBERS == 5) split(v[which][i][4], 0.0f, high[i][NUMBERS - 3], low[i][NUMBERS - 3]);
@@ -179,7 +188,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
         int wrap[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-          const int m = min(m0 + warp * 16 + quad + 8 * r, PLACES - 1), oh = m / OW, ow = m - oh * OW;
+          const int m = min(m0 + warp * 16 + place_of(quad, r), PLACES - 1), oh = m / OW, ow = m - oh * OW;
           const int slot = (number + oh * SH) % SLOTS, column = ow * SW;
           at[r] = ring + slot * SLOT + (column & ~1) * 2 + (SW % 2 && column % 2 ? COPY : 0);
           wrap[r] = SLOTS - slot;
@@ -244,15 +253,28 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
           for (int e = 0; e < 2; e++) {
             const int f = 8 * j + 2 * q + e;
             const float2 form_of = table[f];
+float total[2];
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-              const float total = fmaf(rest[4 * j + 2 * r + e], SMALL ? 0x1p-4f : 0x1p-11f, sum[4 * j + 2 * r + e]);
-              wrong[r] = fmaf(total, 0.0f, wrong[r]);   // NaN where one is not finite
-              most[r] = fmaxf(most[r], fabsf(total));
-              const int place = m0 + warp * 16 + quad + 8 * r;
-              const int64_t at = plane_at + (int64_t)f * OD * PLACES + place;
-              if (place < PLACES && block * BN + f < F)
-                out[at] = followed(fmaf(total, form_of.x, form_of.y), e0, e1, e2, e3, at, block * BN + f);
+              total[r] = fmaf(rest[4 * j + 2 * r + e], SMALL ? 0x1p-4f : 0x1p-11f, sum[4 * j + 2 * r + e]);
+              wrong[r] = fmaf(total[r], 0.0f, wrong[r]);   // NaN where one is not finite
+              most[r] = fmaxf(most[r], fabsf(total[r]));
+              total[r] = fmaf(total[r], form_of.x, form_of.y);
+            }
+            const int place = m0 + warp * 16 + place_of(quad, 0), apart = place_of(quad, 1) - place_of(quad, 0);
+            const int64_t at = plane_at + (int64_t)f * OD * PLACES + place;
+            if (block * BN + f < F) {
+              if (PAIRED && PLACES % 2 == 0) {
+                if (place < PLACES)
+                  *reinterpret_cast<float2*>(out + at) = make_float2(
+                      followed(total[0], e0, e1, e2, e3, at, block * BN + f),
+                      followed(total[1], e0, e1, e2, e3, at + 1, block * BN + f));
+              } else {
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                  if (place + r * apart < PLACES)
+                    out[at + r * apart] = followed(total[r], e0, e1, e2, e3, at + r * apart, block * BN + f);
+              }
             }
           }
         }
@@ -264,7 +286,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
             wrong[r] += __shfl_xor_sync(0xffffffffu, wrong[r], mask);
             most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], mask));
           }
-          const int place = m0 + warp * 16 + quad + 8 * r;
+          const int place = m0 + warp * 16 + place_of(quad, r);
           unsigned todo = __ballot_sync(0xffffffffu, place < PLACES && q == 0 && (!(wrong[r] == 0.0f) || most[r] < 8.0f));
           if (!todo) continue;
           __syncwarp();

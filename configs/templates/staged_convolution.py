@@ -75,6 +75,8 @@ class StagedConvolution:
                                     *9 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p)
 
     def __call__(self, x, weight, bias, extras):
+        if x.data_ptr() % 16:  # four numbers are read at once
+            x = x.clone()
         packed = torch.empty(self.packed, device=x.device, dtype=torch.uint8)
         out = torch.empty(self.out_shape, device=x.device, dtype=torch.float32)
         others = [one.data_ptr() for one in (*extras, *4 * (out,))[:4]]

@@ -37,6 +37,12 @@ __device__ __forceinline__ void fetch(float (&v)[EACH][NUMBERS], const float* x,
     const int item = thread + 128 * i, line = item / QUADS, w = item % QUADS * 4 - PW, d = d0 + line / C;
     const bool inside = item < ITEMS && h >= 0 && h < H && d >= 0 && d < D;
     const float* from = x + image * IMAGE + ((int64_t)(line % C * D + d) * H + h) * W + w;
+    if (WIDE) {
+      const float4 four = inside && w < W ? __ldg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
+      v[i][0] = four.x, v[i][1] = four.y, v[i][2] = four.z, v[i][3] = four.w;
+      if (NUMBERS == 5) v[i][NUMBERS - 1] = thread % 32 == 31 && inside && w + 4 < W ? __ldg(from + 4) : 0.0f;
+      continue;
+    }
 #pragma unroll
     for (int e = 0; e < NUMBERS; e++) v[i][e] = inside && w + e >= 0 && w + e < W ? __ldg(from + e) : 0.0f;
   }

@@ -2,6 +2,8 @@
 
 static inline vec larger(vec x, vec y) { return x != x || x > y ? x : y; }  // a NaN wins, as in torch
 static inline vec smaller(vec x, vec y) { return x != x || x < y ? x : y; }
+template <class Above, class Below>
+static inline auto quotient(Above above, Below below) { return above / below; }
 static inline vec magnitude(vec x) { return bits<vec>(bits<ivec>(x) & 0x7fffffff); }
 static inline vec with_sign(vec x, vec sign) {
   return bits<vec>((bits<ivec>(x) & 0x7fffffff) | (bits<ivec>(sign) & (int32_t)0x80000000));

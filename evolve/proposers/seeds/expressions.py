@@ -70,17 +70,17 @@ _UNARY = {
     "log1p": "{f}logarithm_of_one_plus({0})",
     "mish": "{f}mish({0})",
     "neg": "-{0}",
-    "reciprocal": "{one} / {0}",
+    "reciprocal": "{f}quotient({one}, {0})",
     "relu": "{f}larger({0}, {zero})",
     "relu6": "{f}smaller({f}larger({0}, {zero}), {sixes})",
-    "rsqrt": "{one} / {f}root({0})",
+    "rsqrt": "{f}quotient({one}, {f}root({0}))",
     "sigmoid": "{f}sigmoid({0})",
     "silu": "{f}silu({0})",
     "sqrt": "{f}root({0})",
     "square": "{0} * {0}",
     "tanh": "{f}tangent({0})",
-    "hardsigmoid": "{f}smaller({f}larger({0} + {three}, {zero}), {sixes}) / {six}",
-    "hardswish": "{0} * {f}smaller({f}larger({0} + {three}, {zero}), {sixes}) / {six}",
+    "hardsigmoid": "{f}quotient({f}smaller({f}larger({0} + {three}, {zero}), {sixes}), {six})",
+    "hardswish": "{0} * {f}quotient({f}smaller({f}larger({0} + {three}, {zero}), {sixes}), {six})",
 }
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -173,14 +173,14 @@ def _power(language: Language, given: _Arguments) -> str:
         raise NoExpressionError(f"pow {exponent}")
     one = language.number(1)
     root = language.call("root", base)
-    roots = {0.5: root, -0.5: f"{one} / {root}", -1: f"{one} / {base}"}
+    roots = {0.5: root, -0.5: language.call("quotient", one, root), -1: language.call("quotient", one, base)}
     return roots.get(exponent) or " * ".join([base] * int(exponent))
 
 
 def _divided(language: Language, given: _Arguments) -> str:
     if given.get("rounding_mode") is not None:
         raise NoExpressionError("div with rounding")
-    return f"{_vector(language, given['self'])} / {_text(language, given['other'])}"
+    return language.call("quotient", _vector(language, given["self"]), _text(language, given["other"]))
 
 
 def _leaky(language: Language, given: _Arguments) -> str:
@@ -201,7 +201,7 @@ def _batch_norm(language: Language, given: _Arguments) -> str:
     if given.get("training") or mean is None or variance is None:
         raise NoExpressionError("batch norm with statistics of its input")
     root = language.call("root", f"{variance} + {language.number(given['eps'])}")
-    text = f"({given['input']} - {mean}) / {root}"
+    text = language.call("quotient", f"{given['input']} - {mean}", root)
     text = text if given["weight"] is None else f"{text} * {given['weight']}"
     return text if given["bias"] is None else f"{text} + {given['bias']}"
 
