@@ -68,8 +68,9 @@ def test_columns_of_all_sizes_are_accurate(skinny: Any, spread: float) -> None:
     weight[10, 77] = 2.0**100
     truth = a.double() @ weight.double().T
     found = skinny.skinny_mm(a, weight.T, out=torch.empty(128, 300, device="cuda"))
-    error = (found - truth).norm(dim=0)
-    assert (error <= 1e-6 * truth.norm(dim=0)).all(), (error / truth.norm(dim=0)).max()
+    error, size = (found - truth).norm(dim=0), truth.norm(dim=0)
+    # Those that begin with zeros are summed again in fp32, one number after the other, and with them their neighbours.
+    assert (error <= 3e-6 * size).all(), (error / size.clamp_min(1e-300)).max()
 
 
 def test_it_takes_over_what_is_not_finite_and_huge(skinny: Any) -> None:
@@ -80,7 +81,7 @@ def test_it_takes_over_what_is_not_finite_and_huge(skinny: Any) -> None:
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found[right.isinf()], right[right.isinf()])
     finite = right.isfinite()
-    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-4)
 
 
 def test_what_does_not_fit_is_the_librarys(skinny: Any) -> None:
