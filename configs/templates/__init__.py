@@ -7,7 +7,8 @@ product is in `convolution_product.py`; each needs those before it. What follows
 computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
 `fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py`
 has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
-`fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
+`fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++; so is
+`window_convolution.py`, of steps of 1, whose pairs the tensor cores read as they lie there (`fused_window.py`);
 `direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`), and
 `small_convolution.py` those that are so small that launches take longest: each is one (`fused_small.py`). So is a
 product of few rows, whose large weights are read once (`skinny_product.py`, `fused_skinny.py`).
@@ -37,6 +38,8 @@ TEMPLATES = (
     "staged_convolution",
     "gathered_convolution",
     "fused_gathers",
+    "window_convolution",
+    "fused_window",
     "skinny_product",
     "fused_skinny",
     "small_convolution",
