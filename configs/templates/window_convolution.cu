@@ -192,7 +192,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
       if (threadIdx.x % 32 == 0) bar_arrive(full + 8 * buffer);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
     const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const int quad = lane / 4, q = lane % 4;
     // No swizzle: 128 bytes from 8 pixels, or filters, to the next; 16 FB from 8 columns of filters to the next.
