@@ -47,7 +47,7 @@ ALL = [
 
 @pytest.fixture(params=SETTINGS.values(), ids=SETTINGS)
 def small(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("imports", "no_epilogue", "tf32", "small_convolution")))
+    text = "\n\n".join(map(template, ("imports", "no_epilogue", "small_convolution")))
     return imported(with_values(text, request.param), tmp_path, "small")
 
 

@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from kbevolve.configs.templates import TEMPLATES, template
-from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
-from kbevolve.evolve.proposers.seeds.split_products import with_split_products
-from kbevolve.evolve.proposers.tuning.tunables import values_of, with_values
-from tests.evolve.proposers.seeds.test_seeds import problem_of
-from tests.gpu.speedups import speedups
+from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.gpu.test_gathered_convolution_cuda import Options, Shape, assert_accurate, assert_not_finite_is_taken_over
 from tests.imported import imported
 
@@ -84,43 +80,3 @@ def test_what_does_not_fit_is_left_to_pairs(windows: Any) -> None:
     found = windows.window_convolution(x, weight, **options, transposed=False, groups=1, bias=None)
     truth = torch.conv2d(x.double(), weight.double())
     assert (found - truth).norm() < 1e-6 * truth.norm()
-
-
-MODEL = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution = nn.Conv2d(8, 64, 3)
-
-    def forward(self, x):
-        return torch.nn.functional.mish(self.convolution(x) - 0.5)
-
-
-def get_inputs():
-    return [torch.rand(32, 8, 128, 128)]
-
-
-def get_init_inputs():
-    return []
-"""
-
-
-def test_a_kernel_with_it_is_right_and_faster_than_the_others(tmp_path: Path) -> None:
-    problem = problem_of(MODEL, tmp_path)
-    with InductorProcess(problem, "cuda", templates=True) as process:
-        plain = process.source()
-        texts = [process.for_templates() or plain, process.fused()]
-    sources = [with_split_products(text or "") or "" for text in texts]
-    chosen = []
-    for source in sources:
-        number = values_of(source)["PRODUCT_0"]
-        assert f"window if PRODUCT_0 == {number}" in source or f"window_convolution if PRODUCT_0 == {number}" in source
-        chosen += [source, with_values(source, {"PRODUCT_0": "2"}), with_values(source, {"PRODUCT_0": "1"})]
-    found = speedups(problem, chosen, tmp_path)
-    print("by windows, staged and as pairs, then the same with what follows, times eager:", found)
-    assert found[0] > max(found[1:3])
-    assert found[3] > max(found[4:6])

@@ -25,7 +25,6 @@ _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
 _FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
 _SKINNY, _FUSED_SKINNY = "skinny_product", "fused_skinny"
-_WINDOW, _FUSED_WINDOW = "window_convolution", "fused_window"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
     "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
@@ -34,8 +33,8 @@ _CALLS = {
     "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
     "torch.ops.kbevolve.grouped.default": (_GROUPED, "fused_grouped_by_library"),
 }
-#: The places of `stride` and `transposed` among the arguments of our operator for convolutions.
-_STRIDE, _TRANSPOSED = 3, 6
+#: The place of `transposed` among the arguments of our operator for convolutions.
+_TRANSPOSED = 6
 #: The templates in the order of a file, those that a function needs, and those that have its tunables.
 _ORDER = (
     "functions",
@@ -50,8 +49,6 @@ _ORDER = (
     _STAGED,
     _GATHERED,
     "fused_gathers",
-    _WINDOW,
-    _FUSED_WINDOW,
     _SKINNY,
     _FUSED_SKINNY,
     _SMALL,
@@ -74,8 +71,6 @@ _FILES = {
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
     _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
-    _WINDOW: (_LIBRARY, _WINDOW),
-    _FUSED_WINDOW: (_LIBRARY, _WINDOW, _FUSED_WINDOW),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
     "skinny_mm": (_SKINNY,),
@@ -88,8 +83,6 @@ _TUNED = {
     _FUSED: ("convolution_product",),
     _GATHERED: (_STAGED, _GATHERED),
     _FUSED_GATHERED: (_STAGED, _GATHERED),
-    _WINDOW: (_WINDOW,),
-    _FUSED_WINDOW: (_WINDOW,),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL,),
     "skinny_mm": (_SKINNY,),
@@ -105,16 +98,12 @@ IN_CUDA = "EPILOGUES_IN_CUDA"
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
-#: What computes those of a step of 1 whose filters fit into shared memory: the most pairs of taps of eight channels,
-#: and bytes of all filters, as `window_constants` of the template has it.
-_BY_WINDOWS = {_SPLIT: _WINDOW, _FUSED: _FUSED_WINDOW}
-_MOST_STEPS, _MOST_BYTES = 48, 110_000
 #: What computes them in one launch, the most floating-point operations that are offered to it, and the most with which
-#: a search begins with it (docs/results/2026-11-28-small-convolutions.md). All but one of GoogleNet's 57 convolutions
-#: of ten images have fewer than the first, all but five than the second.
+#: a search begins with it, for filters of one tap and of more (docs/results/2026-11-28-small-convolutions.md). All but
+#: one of GoogleNet's 57 convolutions of ten images have fewer than the first.
 _IN_ONE_LAUNCH = {_SPLIT: _SMALL, _FUSED: _FUSED_SMALL}
 _MOST_SMALL = 4e9
-_MOST_SMALL_FIRST = 1.5e9
+_MOST_SMALL_FIRST, _MOST_SMALL_FIRST_OF_TAPS = 1.5e9, 4e8
 #: Taps of a filter have a bit each: as `small_fits` of the template has it.
 _MOST_TAPS = 31
 #: What computes products of few rows, too, the most rows and fewest weights that are offered to it, and the fewest
@@ -201,7 +190,7 @@ def with_split_products(source: str) -> str | None:
         conditions = {call.condition(its, name) for call, its in zip(calls, tunables, strict=True)} - {""}
         if values := ", ".join(one.name for one in declared(template(name)) if one.name in there):
             switches += f"# tune {values} if: {' or '.join(sorted(conditions)) or 0}\n"
-    if not {_STAGED, _WINDOW} & needed:
+    if _STAGED not in used:
         text = bytearray(_without_cuda(text.decode()).encode())
     place = starts[_first_statement(source)]
     text[place:place] = (
@@ -246,11 +235,10 @@ def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple
         case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
             ours = _CALLS[name][0]
             turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
-            stride = ast.unparse(given[_STRIDE]) if ours == _FUSED else ""
             weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
             if ours == _PRODUCT:
                 return _product(function, ours, given[0], given[1], sizes)
-            return _replaceable(function, ours, weights, result, turned, stride)
+            return _replaceable(function, ours, weights, result, turned)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
             by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
             weights = _sizes_of(given[-1], sizes) if given else ()
@@ -258,7 +246,7 @@ def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple
                 return _product(function, f"split_{function.attr}", given[-2], given[-1], sizes)
             if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
                 turned = by_name.get("transposed") == "True"
-                return _replaceable(function, _SPLIT, weights, result, turned, by_name.get("stride", ""))
+                return _replaceable(function, _SPLIT, weights, result, turned)
             if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
                 return _replaceable(function, _DIRECT, weights)
     return None
@@ -270,32 +258,19 @@ def _replaceable(
     weights: tuple[int, ...],
     result: tuple[int, ...] = (),
     turned: bool = False,
-    stride: str = "",
 ) -> _Replaceable:
-    """A call for one template, and for those of few channels, by windows and of one launch where its sizes suit."""
+    """A call for one template, and for those for few channels and of one launch, where its sizes are known to suit."""
     templates, plain = [ours], not turned and len(weights) > 2
     few = plain and ours in _GATHERS and weights[1] <= MOST_CHANNELS
     if few:
         templates.append(_GATHERS[ours])
     first = len(templates)
     operations = 2 * math.prod((*result, *weights[1:])) if result else math.inf
-    small = operations <= _MOST_SMALL_FIRST and not few
     if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and math.prod(weights[2:]) <= _MOST_TAPS:
         templates.append(_IN_ONE_LAUNCH[ours])
-        first = len(templates) if small else first
-    if ours in _BY_WINDOWS and len(weights) > 2 and _by_windows(weights, turned, stride):
-        templates.append(_BY_WINDOWS[ours])
-        first = first if small else len(templates)
+        most = _MOST_SMALL_FIRST if math.prod(weights[2:]) == 1 else _MOST_SMALL_FIRST_OF_TAPS
+        first = len(templates) if operations <= most and not few else first
     return _Replaceable(function, tuple(templates), first, weights)
-
-
-def _by_windows(weights: tuple[int, ...], turned: bool, stride: str) -> bool:
-    """Whether the template for windows takes filters of these sizes and a step that is written so."""
-    filters, channels = weights[1::-1] if turned else weights[:2]
-    steps = math.ceil(math.prod(weights[2:]) * math.ceil(channels / 8) / 2)
-    held = 64 * steps * math.ceil(filters / (8 if filters <= 64 else 64)) * (8 if filters <= 64 else 64)
-    alone = bool(stride) and set(stride) <= set("[(1, )]")
-    return alone and steps <= _MOST_STEPS and held <= _MOST_BYTES and channels % 8 not in (1, 2, 3)
 
 
 def _product(
