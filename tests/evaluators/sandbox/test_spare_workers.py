@@ -43,7 +43,8 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, kept: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr(WorkerPool, "_start", lambda _, number: SimpleNamespace(alive=True, kill=lambda: None))
+    worker = SimpleNamespace(alive=True, has_inductor=False, kill=lambda: None)
+    monkeypatch.setattr(WorkerPool, "_start", lambda _, number: worker)
     with closing(WorkerPool(CPU, DeviceGate(CPU), spares=3)) as pool:
         assert len(pool._spares[0]) == 1 + kept, "one for the reference"
         for _ in range(4):
