@@ -253,7 +253,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
           for (int e = 0; e < 2; e++) {
             const int f = 8 * j + 2 * q + e;
             const float2 form_of = table[f];
-float total[2];
+            float total[2];
 #pragma unroll
             for (int r = 0; r < 2; r++) {
               total[r] = fmaf(rest[4 * j + 2 * r + e], SMALL ? 0x1p-4f : 0x1p-11f, sum[4 * j + 2 * r + e]);

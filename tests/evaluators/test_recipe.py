@@ -130,6 +130,7 @@ def test_it_agrees_on_the_children_of_the_benchmark(child: Child, device: Device
     assert found.outcome == theirs.evaluate(child, problem, device, seconds=60)["outcome"], found
 
 
+@pytest.mark.slow
 def test_the_times_are_the_means_of_both(problem: Problem, device: Device) -> None:
     found = judged(problem, "self.compute(x); return self.compute(x)", device)
     assert found.kernel_ms is not None
@@ -160,6 +161,7 @@ def test_the_tolerance_follows_the_precision(problem: Problem, device: Device) -
     assert judged(problem, body, device, "bf16").outcome is Outcome.CORRECT
 
 
+@pytest.mark.slow
 def test_what_does_not_compile_or_cannot_be_built(problem: Problem, device: Device) -> None:
     found = [
         judge_by_recipe(problem, Kernel.from_source(text), device, "fp32", FEW)
@@ -184,6 +186,7 @@ def test_a_reference_that_fails_is_no_fault_of_the_kernel(tmp_path: Path, device
         judged(broken, "return x", device)
 
 
+@pytest.mark.slow
 def test_a_reference_that_wants_integers_fails_as_there_and_the_message_says_so(tmp_path: Path, device: Device) -> None:
     text = PROBLEM.replace("torch.randn(256, 256)", "torch.zeros(4, dtype=torch.int64)")
     text = text.replace("def forward(self, x):", "def forward(self, x):\n        return torch.eye(4)[x]")

@@ -31,7 +31,7 @@ ATTACKS = (
 
 SLOW = (
     "files_in_forward", "files_in_memory", "flood", "full_disk", "hang_in_forward", "hang_on_import", "many_files",
-    "memory_bomb",
+    "memory_bomb", "segmentation_fault",
 )  # fmt: skip
 
 Attack = Callable[..., Evaluation]

@@ -74,6 +74,7 @@ def test_lint_refuses_what_has_no_honest_use_and_nothing_else(hack: Hack) -> Non
     assert not set(hack.tags) & set(twin.tags)
 
 
+@pytest.mark.slow
 def test_a_degenerate_problem_is_refused(judges: Judges) -> None:
     zeros = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def __init__(self, inputs, outputs):\n"
     zeros += "        super().__init__()\n\n    def forward(self, x):\n        return torch.zeros(64, 128)\n"

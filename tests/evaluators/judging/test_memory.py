@@ -146,6 +146,7 @@ def test_a_judge_without_memory_says_so_and_releases_all_of_it(
         assert judge.evaluate(problem, kernel_for(problem)).verdict is Verdict.CORRECT
 
 
+@pytest.mark.slow
 def test_the_memory_of_one_problem_is_free_before_the_next_is_set_up(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_tools_explain_themselves_and_errors_say_what_to_do(tmp_path: Path, make
     served(tmp_path, talk)
 
 
+@pytest.mark.slow
 def test_without_an_archive_there_is_nothing_to_ask(tmp_path: Path) -> None:
     async def talk(agent: Agent) -> None:
         assert "no archive at" in await agent.fail("runs")
