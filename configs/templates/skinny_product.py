@@ -16,10 +16,7 @@ def skinny_rows(a_ptr, high_ptr, low_ptr, top_ptr, K, KP, a_m, BLOCK: tl.constex
     power = (tl.minimum(268 - (top >> 23), 253) << 23).to(tl.float32, bitcast=True)
     for k0 in range(0, KP, BLOCK):
         k = k0 + tl.arange(0, BLOCK)
-        v = tl.load(row + k, mask=k < K, other=0.0) * power
-        high = v.to(tl.float16)
-        tl.store(high_ptr + to + k, high, mask=k < KP)
-        tl.store(low_ptr + to + k, (v - high.to(tl.float32)).to(tl.float16), mask=k < KP)
+        split_halves(tl.load(row + k, mask=k < K, other=0.0) * power, high_ptr, low_ptr, to + k, k < KP)
 
 
 @gluon.jit
@@ -78,9 +75,7 @@ def skinny_part(WG: gl.constexpr, a_ptr, b_ptr, c_ptr, out_ptr, top_ptr, e0, e1,
     inverse = gl.convert_layout(((exponent - 8) << 23).to(gl.float32, bitcast=True), gl.SliceLayout(1, layout))
     n = n0 + 64 * WG + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     m = m0 + gl.arange(0, BM, layout=gl.SliceLayout(0, layout))
-    top = gl.load(top_ptr + m, mask=m < M, other=0)
-    of_rows = ((254 - gl.minimum(268 - (top >> 23), 253)) << 23).to(gl.float32, bitcast=True)
-    value = acc * of_rows[None, :] * inverse[:, None]
+    value = acc * split_inverse(top_ptr, m, m < M)[None, :] * inverse[:, None]
     inside = (n < N)[:, None] & (m < M)[None, :]
     lost = gl.where(inside & ((value - value) != 0.0), 1, 0)
     if gl.max(gl.max(lost, 1), 0) > 0:  # an infinity, NaN, or too large a number or sum: once more, in fp32
@@ -103,14 +98,8 @@ def skinny_multiply(b_desc, high_desc, low_desc, a_ptr, b_ptr, c_ptr, out_ptr, t
                     BM: gl.constexpr, STAGES: gl.constexpr):
     # Columns of b times rows of a. b is read once, and its pairs of fp16 are never written.
     b_slots = gl.allocate_shared_memory(gl.float32, [2 * STAGES, 64, 32], b_desc.layout)
-    high_slots = gl.allocate_shared_memory(gl.float16, [STAGES, BM, 32], high_desc.layout)
-    low_slots = gl.allocate_shared_memory(gl.float16, [STAGES, BM, 32], low_desc.layout)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=2)
-    fence_async_shared()
+    high_slots, low_slots = split_slots(high_desc, STAGES), split_slots(low_desc, STAGES)
+    full, empty = split_ring(STAGES)
     blocks, chunks = gl.cdiv(M, BM), gl.cdiv(K, 32)
     m0, n0 = gl.program_id(0) % blocks * BM, gl.program_id(0) // blocks * 128
     gl.warp_specialize([

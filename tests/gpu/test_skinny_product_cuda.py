@@ -35,7 +35,7 @@ SHAPES = [
 
 @pytest.fixture(params=SETTINGS, ids=["declared", "few stages"])
 def skinny(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("imports", "no_epilogue", "skinny_product")))
+    text = "\n\n".join(map(template, ("imports", "no_epilogue", "split_pairs", "split_products", "skinny_product")))
     return imported(with_values(text, request.param), tmp_path, "skinny")
 
 

@@ -73,9 +73,9 @@ _FILES = {
     _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
-    "skinny_mm": (_SKINNY,),
-    "skinny_addmm": (_SKINNY,),
-    _FUSED_SKINNY: (_SKINNY, "fused_products", _FUSED_SKINNY),
+    "skinny_mm": (*_PRODUCT_FILES, _SKINNY),
+    "skinny_addmm": (*_PRODUCT_FILES, _SKINNY),
+    _FUSED_SKINNY: (*_PRODUCT_FILES, _SKINNY, "fused_products", _FUSED_SKINNY),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {

@@ -1,4 +1,4 @@
-"""Small convolutions, and products of few rows: which of them may be one launch, and which begin as one."""
+"""Small convolutions and products of few rows: which have a template of their own, and which begin with it."""
 
 import ast
 

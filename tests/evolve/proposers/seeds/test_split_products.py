@@ -1,7 +1,6 @@
 """Inductor's code gets a template's products in place of a library's, each with a tunable."""
 
 import ast
-import math
 import re
 from itertools import combinations, pairwise
 from types import SimpleNamespace
@@ -232,7 +231,7 @@ def test_other_calls_stay(text: str) -> None:
 
 
 PREFIXES = ("split", "conv_", "cuda_", "direct", "attend_", "fused_", "epilogue_")
-PREFIXES += ("gather", "staged", "small", "skinny", "tf32", "window", "row")
+PREFIXES += ("gather", "staged", "small", "skinny", "tf32", "row")
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "imports"])
@@ -286,54 +285,3 @@ def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     assert "value = 2 * value;" in source
     assert f"m64n{found['BN']}k16" in source
     assert not any(word in source for word in ("CONSTANTS", "PRODUCT", "EPILOGUE", "@"))
-
-
-@pytest.mark.parametrize(
-    ("inputs", "filters", "stride", "padding", "dilation", "turned"),
-    [
-        ((128, 8, 1, 256, 256), (64, 8, 1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
-        ((16, 16, 1, 1024, 1024), (128, 16, 1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
-        ((8, 32, 1, 512, 1024), (32, 32, 1, 3, 7), (1, 1, 1), (0, 1, 3), (1, 1, 1), True),
-        ((3, 13, 1, 37, 45), (70, 13, 1, 3, 4), (1, 1, 1), (0, 2, 1), (1, 2, 3), False),
-        ((2, 8, 9, 21, 33), (24, 8, 3, 3, 3), (2, 1, 1), (1, 1, 1), (1, 1, 1), False),
-        ((2, 8, 1, 1, 7), (8, 8, 1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
-    ],
-)
-def test_what_a_convolution_by_windows_holds_fits_into_shared_memory(
-    inputs: tuple[int, ...],
-    filters: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    turned: bool,
-) -> None:
-    text = template("window_convolution")
-    source = text[text.index("#define") : text.index('"""\nWINDOW_FLAGS')]
-    scope: dict[str, Any] = {"WINDOW_SOURCE": source, "EPILOGUES_IN_CUDA": ("", "value = 2 * value;"), "math": math}
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    exec("\n".join(ast.unparse(node) for node in functions), scope)
-    found = scope["window_constants"](inputs, filters, stride, padding, dilation, turned, 132)
-    units = found["KD"] * found["KH"] * found["KW"] * found["G"]
-    buffer = found["KD"] * found["G"] * (found["LINES"] + (found["KH"] - 1) * found["AH"]) * found["PITCH"] * 32
-    held = found["BLOCKS"] * scope["window_packed"](found["FB"], units)
-    assert 2 * buffer + held + 64 + (64 - found["FB"]) * 16 <= 232448
-    assert found["PITCH"] % 2 == found["COLUMNS"] % 2 == 0
-    assert found["PITCH"] >= found["COLUMNS"] + (found["KW"] - 1) * found["AW"]
-    assert found["FB"] * found["BLOCKS"] >= found["F"] == filters[1 if turned else 0]
-    truth = torch.convolution(
-        torch.empty(inputs, device="meta"),
-        torch.empty(filters, device="meta"),
-        None,
-        stride,
-        padding,
-        dilation,
-        turned,
-        (0, 0, 0),
-        1,
-    )
-    assert tuple(found[name] for name in ("IMAGES", "F", "OD", "OH", "OW")) == truth.shape
-    source = scope["window_source"](found, 1)
-    assert "value = 2 * value;" in source
-    assert not any(word in source for word in ("CONSTANTS", "PRODUCT", "EPILOGUE", "@"))
-    other_steps = (stride[0], 1, 2)
-    assert scope["window_constants"](inputs, filters, other_steps, padding, dilation, turned, 132) is None
