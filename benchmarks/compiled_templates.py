@@ -19,7 +19,6 @@ import re
 import subprocess
 import tempfile
 import time
-from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable
 from contextlib import chdir, nullcontext
@@ -31,6 +30,7 @@ import torch
 from torch._inductor.async_compile import AsyncCompile
 
 from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS, SKINNY, SMALL
+from kbevolve.configs.syntax import literal
 from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evaluators.worker.triton_compiler import compiled, unpacked
 from kbevolve.evaluators.worker.triton_stages import replace_stages
@@ -177,8 +177,7 @@ def compile_file(path: Path) -> None:
 
     compiling(templates, report)
     inputs = {
-        name: torch.empty_strided(literal_eval(size), literal_eval(stride))
-        for name, size, stride in _INPUT.findall(source)
+        name: torch.empty_strided(literal(size), literal(stride)) for name, size, stride in _INPUT.findall(source)
     }
     names = next(line.partition(" = args")[0] for line in source.splitlines() if line.endswith(" = args"))
     templates.Runner([]).call([inputs.get(name.strip(), torch.zeros(())) for name in names.split(",") if name.strip()])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.configs.errors import ProblemError
-from kbevolve.configs.syntax import parse
+from kbevolve.configs.syntax import literal, parse
 
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 _ARITHMETIC: dict[type[ast.operator], Callable[[int | float, int | float], int | float]] = {
@@ -136,7 +136,7 @@ def _cpu_sizes(tree: ast.Module, constants: Mapping[str, ast.expr], path: Path) 
     for node in tree.body:
         if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["CPU_SIZES"]:
             with contextlib.suppress(ValueError):
-                sizes = ast.literal_eval(node.value)
+                sizes = literal(node.value)
                 numbers = isinstance(sizes, dict) and all(isinstance(size, int | float) for size in sizes.values())
                 if numbers and set(sizes) <= set(constants):
                     return dict(sizes)

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kbevolve.configs.syntax import parse
+
 #: Functions and constants of a problem file that a kernel file lacks.
 _ASKING = ("get_inputs", "get_init_inputs", "CPU_SIZES")
 #: The name of a problem's file as a module.
@@ -55,7 +57,7 @@ def as_model_new(source: str) -> str:
 
 def as_class(source: str, name: str) -> str:
     """As `as_model_new`, with a class of this name."""
-    kept = without(source, [node for node in ast.parse(source).body if _asks(node)])
+    kept = without(source, [node for node in parse(source).body if _asks(node)])
     return _renamed(kept, "Model", name)
 
 
@@ -83,7 +85,7 @@ def with_forward(source: str, body: str, *, decorator: str = "") -> str:
 
 def without_head(source: str) -> tuple[str, str]:
     """The ``from __future__`` imports of a file, which only stand at its top, and the rest without its docstring."""
-    body = ast.parse(source).body
+    body = parse(source).body
     imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     notes = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
     return "".join(f"{ast.unparse(node)}\n" for node in imports), without(source, [*imports, *notes])
@@ -132,7 +134,7 @@ def _asks(node: ast.stmt) -> bool:
 def _renamed(source: str, old: str, new: str) -> str:
     """The text with a top-level class renamed, where it is defined and wherever it is read."""
     lines = source.encode().split(b"\n")
-    tree = ast.parse(source)
+    tree = parse(source)
     places = [
         (node.lineno, node.col_offset, len(old), new)
         for node in ast.walk(tree)
@@ -146,7 +148,7 @@ def _renamed(source: str, old: str, new: str) -> str:
 
 
 def _forward(source: str, model: str) -> ast.FunctionDef:
-    for node in ast.parse(source).body:
+    for node in parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name == model:
             for member in node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == "forward":

@@ -1,6 +1,7 @@
 """The house keeps its order: imports point one way, and starting is light."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,6 +156,20 @@ def test_no_class_name_stands_for_two_things() -> None:
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
     assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_python_is_parsed_in_one_place() -> None:
+    """Python 3.11.7 fails now and then when two threads parse; `configs.syntax` knows, `ast.parse` does not."""
+    files = [file for folder in (*FOLDERS, "benchmarks") for file in code_files(folder)]
+    found = re.compile(r"\bast\.(parse|literal_eval)\(|\bfrom ast import .*\b(parse|literal_eval)\b")
+    places = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        if file != ROOT / "configs" / "syntax.py"
+        for line in file.read_text().splitlines()
+        if found.search(line)
+    ]
+    assert not places, "kbevolve.configs.syntax has parse, expression and literal:\n" + "\n".join(places)
 
 
 def test_no_file_is_longer_than_350_lines() -> None:

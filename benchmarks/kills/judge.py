@@ -1,6 +1,5 @@
 """A judge without a device: what it finds about a kernel follows from the kernel alone."""
 
-import ast
 import time
 from collections.abc import Sequence
 from hashlib import sha256
@@ -12,6 +11,7 @@ from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Comparison, Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
@@ -84,7 +84,7 @@ def speed_of(kernel: Kernel) -> float:
 
 def _verdict(source: str) -> tuple[Verdict, str]:
     try:
-        ast.parse(source)
+        parse(source)
     except SyntaxError as error:
         return Verdict.REFUSED, f"not Python: line {error.lineno}: {error.msg}"
     if WRONG in source:

@@ -10,6 +10,7 @@ import sys
 from kbevolve import __version__
 from kbevolve.archive.formatting import speedup_words
 from kbevolve.archive.records import Backend
+from kbevolve.configs.syntax import parse
 from kbevolve.evolve.exports.interface import interface_of
 from kbevolve.evolve.exports.measured import MeasuredKernel
 
@@ -48,7 +49,7 @@ def flashinfer_bench(found: MeasuredKernel) -> str:
 def _packages(source: str) -> list[str]:
     """The packages that a file imports, without Python's own."""
     imported = {"torch"}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -1,6 +1,5 @@
 """What a platform must know to construct and to call a kernel without the problem's file."""
 
-import ast
 import inspect
 import warnings
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any
 
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.reference import names_of
+from kbevolve.configs.syntax import literal
 from kbevolve.evolve.exports.measured import MeasuredKernel
 
 
@@ -51,13 +51,13 @@ def interface_of(found: MeasuredKernel) -> Interface:
     namespace = names_of(found.reference, found.problem.path)
     arguments = repr(list(namespace["get_init_inputs"]()))
     try:
-        ast.literal_eval(arguments)
+        literal(arguments)
     except (SyntaxError, ValueError):
         shown = " ".join(arguments.split())[:80]
         raise _refusal(found, f"its constructor takes {shown}, which cannot be written as text") from None
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), warnings.catch_warnings(action="ignore"):
-            model, inputs = namespace["Model"](*ast.literal_eval(arguments)), namespace["get_inputs"]()
+            model, inputs = namespace["Model"](*literal(arguments)), namespace["get_inputs"]()
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise _refusal(found, f"its reference does not run on tensors without data ({why})") from error

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kbevolve.configs.syntax import parse
+from kbevolve.configs.syntax import expression, parse
 from kbevolve.islands.source.tree import (
     MOST_READ,
     blocks_of,
@@ -161,7 +161,7 @@ def _condition(word: str, text: str, defines: Mapping[str, int]) -> int | None:
     text = _DEFINED.sub(lambda found: "1" if found[1] in defines else found[1], text)
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body, defines) if len(text) <= _MOST_CONDITION else None
+        return _value(expression(text.strip()), defines) if len(text) <= _MOST_CONDITION else None
     except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return None
 

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from kbevolve.configs.syntax import parse
 from kbevolve.islands.source.active_code import active_code
 from kbevolve.islands.source.tree import MOST_READ
 
@@ -54,7 +55,7 @@ def _masked(text: str, own: set[str]) -> Iterator[str]:
 def _bound(python: str) -> set[str]:
     """Names that the Python part assigns, takes as arguments or defines, imports left out."""
     try:
-        tree = ast.parse(python)
+        tree = parse(python)
     except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return set()
     found: set[str] = set()

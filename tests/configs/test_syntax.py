@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbevolve.configs.syntax import parse
+from kbevolve.configs.syntax import expression, literal, parse
 from kbevolve.islands.source.active_code import active_code
 
 
@@ -28,6 +28,11 @@ def unlucky(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_what_another_thread_did_is_no_fault_of_the_text(unlucky: list[int]) -> None:
     assert ast.dump(parse("x = 1")) == ast.dump(ast.parse("x = 1"))
     assert unlucky == [0]
+    unlucky[0] = 2
+    assert ast.unparse(expression("a + 1")) == "a + 1"
+    assert unlucky == [0]
+    unlucky[0] = 2
+    assert literal(" (1, [2])") == literal(expression("(1, [2])")) == (1, [2])
     unlucky[0] = 1
     assert active_code("x = 1").python == "x = 1"
     assert unlucky == [0]
@@ -39,3 +44,12 @@ def test_what_is_wrong_with_the_text_is_reported(unlucky: list[int]) -> None:
     unlucky[0] = 99
     with pytest.raises(SystemError):
         parse("x = 1")
+
+
+def test_what_is_no_expression_or_no_literal_is_reported() -> None:
+    with pytest.raises(SyntaxError):
+        expression("x = 1")
+    with pytest.raises(SyntaxError):
+        literal("(1,")
+    with pytest.raises(ValueError, match="malformed"):
+        literal("f(1)")

@@ -6,7 +6,6 @@ would save the smaller of two requests: a proposer with a memory would give othe
 the interruption, and the archive knows only tried ideas.
 """
 
-import ast
 import contextlib
 import json
 import math
@@ -16,6 +15,7 @@ from typing import Any
 
 from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
+from kbevolve.configs.syntax import literal
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import SPLIT, is_launch_heavy, is_library_bound, limit_of
 from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea, is_taken
@@ -181,7 +181,7 @@ def _literal(text: str) -> Any:
     if not 0 <= start < end:
         return None
     try:
-        return ast.literal_eval(text[start : end + 1])
+        return literal(text[start : end + 1])
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

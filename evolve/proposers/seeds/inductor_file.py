@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kbevolve.configs.reference import as_model_new, with_forward, without_head
+from kbevolve.configs.syntax import parse
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
 from kbevolve.evolve.proposers.tuning.tunables import with_values
@@ -101,7 +102,7 @@ def _check_signature(found: Capture) -> None:
     if constant:
         raise CannotWrapError(f"it keeps a constant tensor ({constant[1]}) outside its text")
     call = next(
-        (node for node in ast.walk(ast.parse(found.code)) if isinstance(node, ast.FunctionDef) and node.name == "call"),
+        (node for node in ast.walk(parse(found.code)) if isinstance(node, ast.FunctionDef) and node.name == "call"),
         None,
     )
     if call is None:

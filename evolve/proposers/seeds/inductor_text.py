@@ -4,6 +4,7 @@ import ast
 import re
 
 from kbevolve.configs.reference import without
+from kbevolve.configs.syntax import expression, parse
 
 #: Top-level names of a generated module that only serve to run it alone.
 _BENCHMARK = ("get_args", "benchmark_compiled_module")
@@ -25,7 +26,7 @@ def pruned(code: str) -> str:
     code = re.sub(r"(?<=^    inductor_meta=)\{.*\}(?=,$)", _without_defaults, code, flags=re.M)
     code = re.sub(r"\n    def recursively_apply_fns\(self, fns\):\n(?: {8}.*\n)+", "", code)
     while True:
-        tree = ast.parse(code)
+        tree = parse(code)
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)]
         unused = [node for node in tree.body if _is_unused(node, {name.id for name in names} | {"call"})]
         if not unused:
@@ -35,7 +36,7 @@ def pruned(code: str) -> str:
 
 def _without_defaults(options: re.Match[str]) -> str:
     """A kernel's options without those at their defaults, and without the hash for a cache that is off."""
-    tree = ast.parse(options[0], mode="eval").body
+    tree = expression(options[0])
     assert isinstance(tree, ast.Dict), "the pattern has braces"
     pairs = [(ast.unparse(key), ast.unparse(value)) for key, value in zip(tree.keys, tree.values, strict=True) if key]
     kept = [
@@ -62,7 +63,7 @@ def _is_unused(node: ast.stmt, used: set[str]) -> bool:
 def defined(code: str) -> set[str]:
     """Names that a module defines at its top level, imports aside."""
     names: set[str] = set()
-    for node in ast.parse(code).body:
+    for node in parse(code).body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)

@@ -2,6 +2,8 @@
 
 import ast
 
+from kbevolve.configs.syntax import parse
+
 
 def without_unused(text: str, used: set[str]) -> str:
     """Python text of blocks with two empty lines between them, without blocks that define only what is never used.
@@ -22,12 +24,12 @@ def without_unused(text: str, used: set[str]) -> str:
 
 def names_in(text: str) -> set[str]:
     """Every name that Python text reads or binds."""
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return {node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name)}
 
 
 def _defined(block: str) -> set[str]:
     found: set[str] = set()
-    for node in ast.parse(block).body:
+    for node in parse(block).body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)

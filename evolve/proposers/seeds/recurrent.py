@@ -6,6 +6,7 @@ torch.compile leaves such layers to a library, which launches some kernels for e
 import ast
 
 from kbevolve.configs.reference import as_model_new, replaced, without_head
+from kbevolve.configs.syntax import parse
 from kbevolve.configs.templates import template
 
 #: The modules of torch.nn that the template has as ``Recurrent`` and this name.
@@ -28,7 +29,7 @@ def with_recurrent_layers(source: str) -> str | None:
 
 def _with_own_layers(source: str) -> str:
     """The text with ``nn.GRU``, ``torch.nn.GRU`` or an imported ``GRU`` renamed wherever they are read."""
-    tree = ast.parse(source)
+    tree = parse(source)
     imported = {
         alias.asname or alias.name: alias.name
         for node in ast.walk(tree)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kbevolve.configs.syntax import literal, parse
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.reachable import names_in, without_unused
 from kbevolve.evolve.proposers.tuning.tunables import declared
@@ -154,7 +155,7 @@ def with_split_products(source: str) -> str | None:
     Args:
         source: from `inductor.wrap`, of an fp32 task; with each attention as one call or not.
     """
-    tree = ast.parse(source)
+    tree = parse(source)
     sizes = _sizes(tree)
     results = _results(tree)
     calls = [
@@ -215,7 +216,7 @@ def _sizes(tree: ast.AST) -> Mapping[str, tuple[int, ...]]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="assert_size_stride"), args=[ast.Name(id=name), ast.Tuple() as sizes, *_]):
-                found[name] = ast.literal_eval(sizes)
+                found[name] = literal(sizes)
     return found
 
 
@@ -291,14 +292,14 @@ def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple
     """The sizes of a tensor that is an argument; () where the code does not show them."""
     match argument:
         case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[_, ast.Tuple() as shape, *_]):
-            found: tuple[int, ...] = ast.literal_eval(shape)
+            found: tuple[int, ...] = literal(shape)
             return found
     return sizes.get(ast.unparse(argument), ())
 
 
 def _without_cuda(source: str) -> str:
     """Without the epilogues in CUDA, which no template reads."""
-    for node in ast.parse(source).body:
+    for node in parse(source).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]) if name == IN_CUDA:
                 lines = source.splitlines(keepends=True)
@@ -308,7 +309,7 @@ def _without_cuda(source: str) -> str:
 
 def _first_statement(source: str) -> int:
     """The line, from 0, of the first statement that is neither a text, an import nor an assignment to an attribute."""
-    for node in ast.parse(source).body:
+    for node in parse(source).body:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
                 continue

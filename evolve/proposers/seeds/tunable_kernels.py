@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from kbevolve.configs.syntax import literal, parse
+
 #: A generated kernel in the file: its text is a module of its own.
 _KERNEL = re.compile(r"(async_compile\.triton\('(?P<name>\w+)', ''')(?P<text>.*?)(''')", re.S)
 #: Kernels with tunables: those that move most, and at least such a share of what all move.
@@ -91,7 +93,7 @@ class _Generated:
 
     @property
     def _meta(self) -> dict[str, Any]:
-        found = ast.literal_eval(re.sub(r"set\(\)|<[^>]*>", "None", self.arguments["inductor_meta"]))
+        found = literal(re.sub(r"set\(\)|<[^>]*>", "None", self.arguments["inductor_meta"]))
         assert isinstance(found, dict), "Inductor writes one"
         return found
 
@@ -114,7 +116,7 @@ def with_tunable_kernels(source: str) -> str | None:
 
 def _read(name: str, text: str) -> _Generated | None:
     """A kernel by its text; None for one of another form, e.g. a template of Inductor's own."""
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in parse(text).body if isinstance(node, ast.FunctionDef)]
     for function, decorator in ((one, decorator) for one in functions for decorator in one.decorator_list):
         match decorator:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="triton_heuristics"), attr=kind), keywords=keywords):
@@ -129,7 +131,7 @@ def _read(name: str, text: str) -> _Generated | None:
                     decorator=f"@{segment}",
                     kind=kind,
                     arguments=arguments,
-                    sizes=ast.literal_eval(arguments["size_hints"]),
+                    sizes=literal(arguments["size_hints"]),
                     blocks=_launched_blocks(function.args.args),
                 )
     return None

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from kbevolve.configs.syntax import expression
+
 #: A longer condition is not read: its cost must not depend on who wrote it.
 _LONGEST = 400
 _CONDITION = re.compile(
@@ -66,7 +68,7 @@ def _conditions(source: str) -> tuple[tuple[tuple[str, ...], ast.expr], ...]:
         try:
             if len(match["condition"]) <= _LONGEST:
                 names = tuple(re.findall(r"\w+", match["names"] or ""))
-                found.append((names, ast.parse(match["condition"].strip(), mode="eval").body))
+                found.append((names, expression(match["condition"].strip())))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             continue
     return tuple(found)

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from kbevolve.archive.identity import digest
 from kbevolve.archive.records import Launch
+from kbevolve.configs.syntax import parse
 from kbevolve.evolve.proposers.tuning.tunables import declared
 
 #: What a file's calls of library kernels are named in torch.compile's code.
@@ -110,7 +111,7 @@ def _units(source: str) -> list[_Unit]:
 def _statements(source: str) -> list[ast.stmt]:
     """The statements of a file; none of a file that is no Python."""
     try:
-        return ast.parse(source).body
+        return parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
