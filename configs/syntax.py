@@ -1,15 +1,15 @@
 """Python texts as syntax trees, in a program of several threads. All packages parse here."""
 
 import ast
-import contextlib
+import threading
 from typing import Any
 
 #: Characters of a kernel's file that anyone reads; the largest that are known have some 100,000.
 MOST_SOURCE = 1_000_000
 #: Replacement fields times characters: Python's parser takes so much time for an f-string, 1.2 s at this limit.
 _MOST_FIELDS = 5_000_000_000
-#: A failure needs another thread at the same point; so many failures in a row have another cause.
-_TRIES = 5
+#: Held by the thread that parses. No thread is delayed by it: Python runs one at a time in any case.
+_PARSER = threading.Lock()
 
 
 def parse(source: str) -> ast.Module:
@@ -36,14 +36,12 @@ def literal(value: str | ast.expr) -> Any:
 
 
 def _parsed(source: str, mode: str) -> ast.AST:
-    """As `ast.parse`, whatever other threads parse meanwhile.
+    """As `ast.parse`, one text at a time.
 
     Python 3.11 before 3.11.8 counts the depth of all threads' trees in one place and may raise a SystemError about any
-    text while another thread parses one (python/cpython issue 106905). The text is then parsed again.
+    text while another thread parses one (python/cpython issue 106905).
     """
     if source.count("{") * len(source) > _MOST_FIELDS:
         raise ValueError("too many braces for Python's parser")
-    for _ in range(_TRIES - 1):
-        with contextlib.suppress(SystemError):
-            return ast.parse(source, mode=mode)
-    return ast.parse(source, mode=mode)
+    with _PARSER:
+        return ast.parse(source, mode=mode)
