@@ -8,145 +8,19 @@ what follows it is computed.
 """
 
 import ast
-import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from itertools import accumulate
 
-from kbevolve.configs.syntax import literal, parse
-from kbevolve.configs.templates import template
+from kbevolve.configs.syntax import parse
+from kbevolve.configs.templates import TEMPLATES, template
+from kbevolve.evolve.proposers.seeds.library_calls import LibraryCall, library_calls
 from kbevolve.evolve.proposers.seeds.reachable import names_in, without_unused
 from kbevolve.evolve.proposers.tuning.tunables import declared
 
-#: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-_CONVOLUTION = "convolution"
-_SPLIT, _GATHERED, _SMALL = "split_convolution", "gathered_convolution", "small_convolution"
-_LIBRARY, _STAGED = "cuda_library", "staged_convolution"
-_DIRECT, _ATTENTION = "direct_convolution", "split_attention"
-_PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
-_FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
-_SKINNY, _FUSED_SKINNY = "skinny_product", "fused_skinny"
-#: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
-_CALLS = {
-    "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
-    "torch.ops.kbevolve.rows.default": (_ROWS, "rows_by_library"),
-    "torch.ops.kbevolve.product.default": (_PRODUCT, "fused_product_by_library"),
-    "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
-    "torch.ops.kbevolve.grouped.default": (_GROUPED, "fused_grouped_by_library"),
-}
-#: The place of `transposed` among the arguments of our operator for convolutions.
-_TRANSPOSED = 6
-#: The templates in the order of a file, those that a function needs, and those that have its tunables.
-_ORDER = (
-    "functions",
-    "no_epilogue",
-    "split_pairs",
-    "split_products",
-    "convolution_product",
-    "split_convolution",
-    "fused_products",
-    "fused_convolutions",
-    _LIBRARY,
-    _STAGED,
-    _GATHERED,
-    "fused_gathers",
-    _SKINNY,
-    _FUSED_SKINNY,
-    _SMALL,
-    _FUSED_SMALL,
-    _DIRECT,
-    "fused_groups",
-    "attention_pairs",
-    "attention_tiles",
-    _ATTENTION,
-    _ROWS,
-)
-_PRODUCT_FILES = ("split_pairs", "split_products")
-_CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
-_FILES = {
-    _SPLIT: _CONVOLUTION_FILES,
-    _GATHERED: (_LIBRARY, _STAGED, _GATHERED),
-    _DIRECT: (_DIRECT,),
-    _ATTENTION: ("attention_pairs", "attention_tiles", _ATTENTION),
-    _ROWS: (_ROWS,),
-    _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
-    _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
-    _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
-    _SMALL: (_SMALL,),
-    _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
-    "skinny_mm": (*_PRODUCT_FILES, _SKINNY),
-    "skinny_addmm": (*_PRODUCT_FILES, _SKINNY),
-    _FUSED_SKINNY: (*_PRODUCT_FILES, _SKINNY, "fused_products", _FUSED_SKINNY),
-    _GROUPED: ("functions", _DIRECT, "fused_groups"),
-}
-_TUNED = {
-    _SPLIT: ("convolution_product",),
-    _FUSED: ("convolution_product",),
-    _GATHERED: (_STAGED, _GATHERED),
-    _FUSED_GATHERED: (_STAGED, _GATHERED),
-    _SMALL: (_SMALL,),
-    _FUSED_SMALL: (_SMALL,),
-    "skinny_mm": (_SKINNY,),
-    "skinny_addmm": (_SKINNY,),
-    _FUSED_SKINNY: (_SKINNY,),
-    _DIRECT: (_DIRECT,),
-    _GROUPED: (_DIRECT,),
-    _ATTENTION: (_ATTENTION,),
-    _ROWS: (_ROWS,),
-}
 #: The variable of a file that has the epilogues in CUDA (`epilogues.py`).
 IN_CUDA = "EPILOGUES_IN_CUDA"
-#: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
-_GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
-MOST_CHANNELS = 8
-#: What computes them in one launch, the most floating-point operations that are offered to it, and the most with which
-#: a search begins with it, for filters of one tap and of more (docs/results/2026-11-28-small-convolutions.md). All but
-#: one of GoogleNet's 57 convolutions of ten images have fewer than the first.
-_IN_ONE_LAUNCH = {_SPLIT: _SMALL, _FUSED: _FUSED_SMALL}
-_MOST_SMALL = 4e9
-_MOST_SMALL_FIRST, _MOST_SMALL_FIRST_OF_TAPS = 1.5e9, 4e8
-#: Taps of a filter have a bit each: as `small_fits` of the template has it.
-_MOST_TAPS = 31
-#: What computes products of few rows, too, the most rows and fewest weights that are offered to it, and the fewest
-#: columns with which a search begins with it: then 64 multiprocessors read weights.
-_OF_FEW_ROWS = {"split_mm": "skinny_mm", "split_addmm": "skinny_addmm", _PRODUCT: _FUSED_SKINNY}
-_MOST_ROWS, _FEWEST_WEIGHTS, _FEWEST_COLUMNS_FIRST = 256, 2**24, 8192
 #: Tunables that choose a template, so that the search stays small; of more calls, those of a kind share one.
 _MOST_TUNABLES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class _Replaceable:
-    """A call that templates can take over: by value 1 of its tunable the first of them, by 2 the second, and so on."""
-
-    function: ast.Attribute
-    templates: tuple[str, ...]
-    #: The number of the one that a search starts with.
-    first: int
-    #: The sizes of its weights, [filters, channels, …] or [K, N]; () where they are not known.
-    weights: tuple[int, ...]
-
-    def kinds(self) -> Iterator[Hashable]:
-        """What it has in common with others, from much to little."""
-        one_by_one = all(size == 1 for size in self.weights[2:])
-        products = self.weights[:1] if len(self.weights) == 2 else self.weights[1:]  # of one result
-        yield self.templates, self.weights
-        yield self.templates, one_by_one, math.prod(products).bit_length() // 2
-        yield self.templates, one_by_one
-
-    def choice(self, tunable: str) -> str:
-        """What is called, in Python; the library's function for 0."""
-        theirs = ast.unparse(self.function)
-        first, *others = self.templates
-        by_number = (f"{one} if {tunable} == {number} else " for number, one in enumerate(others, 2))
-        chosen = f"{first} if {tunable} else {_CALLS[theirs][1] if theirs in _CALLS else theirs}"
-        return f"({''.join(by_number)}{chosen})"
-
-    def condition(self, tunable: str, name: str) -> str:
-        """When the values of a template's file have an effect, as tunables say it; "" for never."""
-        values = [at for at, one in enumerate(self.templates, 1) if name in _TUNED.get(one, ("split_products",))]
-        alone = len(self.templates) == 1
-        return tunable if values and alone else f"{tunable} == {values[0]}" if values else ""
 
 
 def with_split_products(source: str) -> str | None:
@@ -155,52 +29,52 @@ def with_split_products(source: str) -> str | None:
     Args:
         source: from `inductor.wrap`, of an fp32 task; with each attention as one call or not.
     """
-    tree = parse(source)
-    sizes = _sizes(tree)
-    results = _results(tree)
-    calls = [
-        found for node in ast.walk(tree) if (found := _replaced(node, sizes, sizes.get(results.get(id(node), ""), ())))
-    ]
+    calls = library_calls(parse(source))
     if not calls:
         return None
-    calls.sort(key=lambda call: (call.function.lineno, call.function.col_offset))
     tunables = [f"PRODUCT_{number}" for number in _numbered(calls)]
-    lines = source.encode().splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+    text = _with_choices(source, calls, tunables)
+    needed = {"imports", *(name for call in calls for name in call.files)}
+    if "functions" not in needed:
+        needed.add("no_epilogue")
+    used = [name for name in TEMPLATES if name in needed]
+    templates = without_unused("\n\n\n".join(template(name).strip("\n") for name in used), names_in(text))
+    switches = _switches(calls, tunables, used, {one.name for one in declared(templates)})
+    if "staged_convolution" not in used:
+        text = _without_cuda(text)
+    lines = text.splitlines(keepends=True)
+    place = _first_statement(text)
+    before, behind = "".join(lines[:place]), "".join(lines[place:])
+    return f"{before}{templates}\n\n\n# The number of a template's code; 0: the library's.\n{switches}\n\n{behind}"
+
+
+def _with_choices(source: str, calls: Sequence[LibraryCall], tunables: Sequence[str]) -> str:
+    """The file with a choice in the place of each call's function."""
+    starts = [0, *accumulate(len(line) for line in source.encode().splitlines(keepends=True))]
     text = bytearray(source.encode())
     for call, tunable in reversed(list(zip(calls, tunables, strict=True))):
         begin = starts[call.function.lineno - 1] + call.function.col_offset
         text[begin : begin + len(ast.unparse(call.function))] = call.choice(tunable).encode()
-    switches = ""
+    return text.decode()
+
+
+def _switches(calls: Sequence[LibraryCall], tunables: Sequence[str], used: Sequence[str], there: set[str]) -> str:
+    """The tunables of calls, and when those of templates have an effect; `there`: the latter's names in the file."""
+    text = ""
     for tunable in sorted(set(tunables)):
         alike = [call for call, its in zip(calls, tunables, strict=True) if its == tunable]
         first, most = max(call.first for call in alike), max(len(call.templates) for call in alike)
         others = (*range(first - 1, -1, -1), *range(first + 1, most + 1))
-        switches += f"{tunable} = {first}  # tune: {', '.join(map(str, (first, *others)))}\n"
-    needed = {name for call in calls for one in call.templates for name in _FILES.get(one, _PRODUCT_FILES)}
-    if "functions" not in needed:
-        needed.add("no_epilogue")
-    used = [name for name in _ORDER if name in needed]
-    whole = "\n\n\n".join(template(name).strip("\n") for name in ("imports", *used))
-    templates = without_unused(whole, names_in(text.decode()))
-    there = {one.name for one in declared(templates)}
+        text += f"{tunable} = {first}  # tune: {', '.join(map(str, (first, *others)))}\n"
     # Values of a template that no call has chosen have no effect.
     for name in used:
         conditions = {call.condition(its, name) for call, its in zip(calls, tunables, strict=True)} - {""}
         if values := ", ".join(one.name for one in declared(template(name)) if one.name in there):
-            switches += f"# tune {values} if: {' or '.join(sorted(conditions)) or 0}\n"
-    if _STAGED not in used:
-        text = bytearray(_without_cuda(text.decode()).encode())
-    place = starts[_first_statement(source)]
-    text[place:place] = (
-        f"{templates}\n\n\n# The number of a template's code; 0: the library's.\n{switches}\n\n".encode()
-    )
-    return text.decode()
+            text += f"# tune {values} if: {' or '.join(sorted(conditions)) or 0}\n"
+    return text
 
 
-def _numbered(calls: Sequence[_Replaceable]) -> list[int]:
+def _numbered(calls: Sequence[LibraryCall]) -> list[int]:
     """The number of each call's tunable: its own, or that of its kind. A kind is as narrow as so few tunables allow."""
     kinds: Sequence[Hashable] = range(len(calls))
     for narrower in zip(*(call.kinds() for call in calls), strict=True):
@@ -208,93 +82,6 @@ def _numbered(calls: Sequence[_Replaceable]) -> list[int]:
             kinds = narrower
     order = list(dict.fromkeys(kinds))
     return [min(order.index(kind), _MOST_TUNABLES - 1) for kind in kinds]
-
-
-def _sizes(tree: ast.AST) -> Mapping[str, tuple[int, ...]]:
-    """The sizes of tensors that Inductor's code asserts, by the names of their variables."""
-    found: dict[str, tuple[int, ...]] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id="assert_size_stride"), args=[ast.Name(id=name), ast.Tuple() as sizes, *_]):
-                found[name] = literal(sizes)
-    return found
-
-
-def _results(tree: ast.AST) -> Mapping[int, str]:
-    """The variable that each call's result is assigned to, by the id of the call's node."""
-    found: dict[int, str] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
-                found[id(call)] = name
-    return found
-
-
-def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple[int, ...]) -> _Replaceable | None:
-    """A call that templates can take over; `result`: the sizes of its result, () where they are not known."""
-    match node:
-        case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
-            ours = _CALLS[name][0]
-            turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
-            weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
-            if ours == _PRODUCT:
-                return _product(function, ours, given[0], given[1], sizes)
-            return _replaceable(function, ours, weights, result, turned)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
-            by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
-            weights = _sizes_of(given[-1], sizes) if given else ()
-            if function.attr in _PRODUCTS and "out" in by_name:
-                return _product(function, f"split_{function.attr}", given[-2], given[-1], sizes)
-            if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
-                turned = by_name.get("transposed") == "True"
-                return _replaceable(function, _SPLIT, weights, result, turned)
-            if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
-                return _replaceable(function, _DIRECT, weights)
-    return None
-
-
-def _replaceable(
-    function: ast.Attribute,
-    ours: str,
-    weights: tuple[int, ...],
-    result: tuple[int, ...] = (),
-    turned: bool = False,
-) -> _Replaceable:
-    """A call for one template, and for those for few channels and of one launch, where its sizes are known to suit."""
-    templates, plain = [ours], not turned and len(weights) > 2
-    few = plain and ours in _GATHERS and weights[1] <= MOST_CHANNELS
-    if few:
-        templates.append(_GATHERS[ours])
-    first = len(templates)
-    operations = 2 * math.prod((*result, *weights[1:])) if result else math.inf
-    if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and math.prod(weights[2:]) <= _MOST_TAPS:
-        templates.append(_IN_ONE_LAUNCH[ours])
-        most = _MOST_SMALL_FIRST if math.prod(weights[2:]) == 1 else _MOST_SMALL_FIRST_OF_TAPS
-        first = len(templates) if operations <= most and not few else first
-    return _Replaceable(function, tuple(templates), first, weights)
-
-
-def _product(
-    function: ast.Attribute, ours: str, rows: ast.expr, columns: ast.expr, sizes: Mapping[str, tuple[int, ...]]
-) -> _Replaceable:
-    """A call for one template, and for that of few rows where its columns are known to be the rows of a tensor."""
-    templates, first = [ours], 1
-    shape, weights = _sizes_of(rows, sizes), _sizes_of(columns, sizes)
-    match columns:
-        case ast.Call(args=[_, _, ast.Tuple(elts=[ast.Constant(1), _]), *_]) if shape and ours in _OF_FEW_ROWS:
-            if math.prod(shape[:-1]) <= _MOST_ROWS and math.prod(weights) >= _FEWEST_WEIGHTS:
-                templates.append(_OF_FEW_ROWS[ours])
-                first = 2 if weights[-1] >= _FEWEST_COLUMNS_FIRST else 1
-    return _Replaceable(function, tuple(templates), first, weights)
-
-
-def _sizes_of(argument: ast.expr, sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The sizes of a tensor that is an argument; () where the code does not show them."""
-    match argument:
-        case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[_, ast.Tuple() as shape, *_]):
-            found: tuple[int, ...] = literal(shape)
-            return found
-    return sizes.get(ast.unparse(argument), ())
 
 
 def _without_cuda(source: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from kbevolve.configs.templates import TEMPLATES, template
-from kbevolve.evolve.proposers.seeds.split_products import MOST_CHANNELS, with_split_products
+from kbevolve.evolve.proposers.seeds.library_calls import MOST_CHANNELS
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 
