@@ -32,6 +32,15 @@ def verdict_words(verdict: Verdict) -> str:
     return verdict.name.lower().replace("_", " ")
 
 
+#: What tells a run without a stop reason; the archive cannot distinguish the two.
+NOT_STOPPED = "running, or its process was killed"
+
+
+def device_words(fingerprint: str) -> str:
+    """``NVIDIA H200, sm_90, torch 2.11.0``: a fingerprint without the type of the device."""
+    return " + ".join(one.partition("/")[2].replace("/", ", ") or one for one in fingerprint.split(" + "))
+
+
 def state_words(state: BirthState) -> str:
     """What became of an attempt: ``duplicate``, ``nothing new`` for EXHAUSTED."""
     return "nothing new" if state is BirthState.EXHAUSTED else state.value

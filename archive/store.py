@@ -1,9 +1,10 @@
 """The archive: one SQLite file that keeps every kernel, idea, birth, verdict and timed block.
 
-`Archive` writes; its parts read (`archive.run_queries`, `archive.kernel_queries`, `archive.run_view`,
-`archive.conversations`). No other package contains SQL. The archive is insert-only: no UPDATE, no DELETE, and triggers
-refuse those of other programs, too; only `Archive.remove_run` takes facts away. Each method that writes is one
-transaction, so a process that is killed leaves whole facts or none.
+`Archive` writes runs and kernels, `archive.conversations` what was asked and answered, `archive.notes` notes; other
+parts only read (`archive.run_queries`, `archive.kernel_queries`, `archive.run_view`). No other package contains SQL.
+The archive is insert-only: no UPDATE, no DELETE, and triggers refuse those of other programs, too; only
+`Archive.remove_run` takes facts away. Each method that writes is one transaction, so a process that is killed leaves
+whole facts or none.
 """
 
 import sqlite3
@@ -60,7 +61,7 @@ class Archive:
 
     def __init__(self, path: Path | str, *, create: bool = True, read_only: bool = False) -> None:
         self._connection = Connection(path, create=create and not read_only, read_only=read_only)
-        #: What is read, by what it is about.
+        #: Its parts, by what they are about.
         self.runs = Runs(self._connection)
         self.notes = Notes(self._connection)
         self.kernels = Kernels(self._connection)

@@ -20,8 +20,7 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Run, Verdict
 
 #: Phases that use the device, shared with other evaluations and alone.
 SHARED_PHASES, ALONE_PHASES = ("prepare", "trials", "profile"), ("timing",)
-#: The phase in which a kernel is compiled and imported.
-BUILD_PHASE = "build"
+DEVICE_PHASES = (*SHARED_PHASES, *ALONE_PHASES)
 #: An evaluation's seconds outside its phases.
 OVERHEAD = "overhead"
 #: Seconds without any evaluation that count as a pause between sessions, not as wall time. A request to a silent model
@@ -109,6 +108,11 @@ class Throughput:
     completion_tokens: int
 
 
+def device_seconds_of(evaluation: Evaluation) -> float:
+    """Seconds that an evaluation used a device."""
+    return sum(evaluation.execution.phases.get(name, 0.0) for name in DEVICE_PHASES)
+
+
 def throughput_of(
     run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation], *, sessions: float = 0.0
 ) -> Throughput:
@@ -191,7 +195,7 @@ def _devices(judged: Sequence[Evaluation], wall: float) -> tuple[DeviceUse, ...]
 
 
 def _use(device: str, instance: str, evaluations: Sequence[Evaluation], wall: float) -> DeviceUse:
-    used = _union([span for one in evaluations for span in _intervals(one, (*SHARED_PHASES, *ALONE_PHASES))])
+    used = _union([span for one in evaluations for span in _intervals(one, DEVICE_PHASES)])
     alone = sum(one.execution.phases.get(name, 0.0) for one in evaluations for name in ALONE_PHASES)
     return DeviceUse(
         device=device,

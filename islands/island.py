@@ -71,7 +71,7 @@ class Island:
     def members(self) -> tuple[Member, ...]:
         """All active kernels, each once, the fittest first."""
         crowd = {member.kernel.id for member in self.crowd}
-        return _ranked((*self.crowd, *(elite for elite in self.elites.values() if elite.kernel.id not in crowd)))
+        return ranked((*self.crowd, *(elite for elite in self.elites.values() if elite.kernel.id not in crowd)))
 
     @property
     def best(self) -> Member | None:
@@ -102,7 +102,7 @@ class Island:
         elites = {**self.elites, member.niche: member} if self.entry(member) else self.elites
         crowd = self.crowd
         if all(one.kernel.id != member.kernel.id for one in crowd):
-            crowd = _ranked((*crowd, member))[:CROWD]
+            crowd = ranked((*crowd, member))[:CROWD]
         return Island(index=self.index, elites=elites, crowd=crowd)
 
     def _has_identical(self, member: Member) -> bool:
@@ -126,9 +126,9 @@ class Island:
 
 def fittest(islands: Iterable[Island]) -> Member | None:
     """The fittest kernel of several islands; None while all are empty."""
-    return next(iter(_ranked(island.best for island in islands if island.best is not None)), None)
+    return next(iter(ranked(island.best for island in islands if island.best is not None)), None)
 
 
-def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:
+def ranked(members: Iterable[Member]) -> tuple[Member, ...]:
     """The fittest first; ties in the order of kernel ids, so that replays agree."""
     return tuple(sorted(members, key=lambda member: (-member.fitness, member.kernel.id)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from kbevolve.islands.island import Island, Member
+from kbevolve.islands.island import Island, Member, ranked
 
 #: A level in the key of a niche, ``m2c1d1l0`` or ``0-3-1``.
 _LEVEL = re.compile(r"\d+")
@@ -68,15 +68,15 @@ class NicheSelection:
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
         is_drawn = rng.random() < self.share
-        ranked = self.otherwise(island, rng, eligible)
+        usual = self.otherwise(island, rng, eligible)
         children = Counter[str]()
         for member in island.members:
             children[member.niche] += member.children
         elites = [elite for elite in island.elites.values() if eligible(elite)]
         if not (is_drawn and elites):
-            return ranked
+            return usual
         first = min(elites, key=lambda elite: (children[elite.niche], -elite.fitness, elite.kernel.id))
-        return _led_by(first, ranked)
+        return _led_by(first, usual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +94,16 @@ class RivalSelection:
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
         is_drawn = rng.random() < self.share
-        ranked = self.otherwise(island, rng, eligible)
-        elites = sorted(filter(eligible, island.elites.values()), key=lambda elite: (-elite.fitness, elite.kernel.id))
+        usual = self.otherwise(island, rng, eligible)
+        elites = ranked(filter(eligible, island.elites.values()))
         if not (is_drawn and elites):
-            return ranked
+            return usual
         traits = [axis for axis, level in enumerate(_levels(elites[0])) if level]
         given_up = rng.choice(traits) if traits else None
         rival = next((elite for elite in elites if given_up is not None and not _levels(elite)[given_up]), None)
         if rival is None:
-            return ranked
-        return _led_by(rival, ranked)
+            return usual
+        return _led_by(rival, usual)
 
 
 def _led_by(first: Member, others: Sequence[Member]) -> tuple[Member, ...]:
@@ -119,10 +119,7 @@ def _levels(member: Member) -> list[int]:
 def inspirations(island: Island, parents: Sequence[Member], rng: Random, *, count: int = 2) -> tuple[Member, ...]:
     """Elites of other niches to learn from: the fittest first, then others at random."""
     taken = {parent.kernel.id for parent in parents}
-    others = sorted(
-        (elite for elite in island.elites.values() if elite.kernel.id not in taken),
-        key=lambda elite: (-elite.fitness, elite.kernel.id),
-    )
+    others = ranked(elite for elite in island.elites.values() if elite.kernel.id not in taken)
     if len(others) <= count:
-        return tuple(others)
+        return others
     return (others[0], *rng.sample(others[1:], count - 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbevolve.archive.formatting import as_times, counted, percent_words
-from kbevolve.archive.report.scores import ProblemResult, fast_p, geometric_mean
+from kbevolve.archive.report.scores import ProblemResult, fast_p
 from kbevolve.archive.report.style import (
     GREY,
     INK,
@@ -111,7 +111,9 @@ def speedup_bars(results: Sequence[ProblemResult], *, details: str) -> "Figure":
     axes.set_ylabel("speedup over eager (– over the best baseline)")
     _legend(axes)
     speedups = [one.speedup for one in ranked if one.speedup]
-    mean = f"geometric mean {as_times(geometric_mean(speedups))} over eager" if speedups else "nothing correct"
+    mean = (
+        f"geometric mean {as_times(statistics.geometric_mean(speedups))} over eager" if speedups else "nothing correct"
+    )
     caption(figure, f"{mean} of {counted(len(speedups), 'correct kernel')}", details)
     return figure
 

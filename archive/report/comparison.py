@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Verdict
+from kbevolve.archive.records import Birth, BirthState, Operator, Verdict
 from kbevolve.archive.report.curves import Curve
-from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
+from kbevolve.archive.throughput import device_seconds_of
 
 #: 97.5 % points of Student's t from one degree of freedom on; beyond the last the normal one's is 3 % off at most.
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
@@ -96,11 +96,6 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
         tokens=tokens,
         device_seconds=sum(device_seconds_of(point.evaluation) for point in curve.points),
     )
-
-
-def device_seconds_of(evaluation: Evaluation) -> float:
-    """Seconds that an evaluation used a device."""
-    return sum(evaluation.execution.phases.get(name, 0.0) for name in (*SHARED_PHASES, *ALONE_PHASES))
 
 
 def checkpoints(budget: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, counted
 from kbevolve.archive.report.comparison import Average, Track, reached
 from kbevolve.archive.report.style import PALETTE, caption, draw_eager, new_figure, save, scale_speedups
 
@@ -48,9 +48,12 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
     if ranked:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, labelspacing=1.2)
     seeds = max(len(runs) for runs in tracks.values())
-    counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
     leading = ", ".join(f"{name} {as_times(ends[name].mean)}" for name in ranked[:2])
-    caption(figure, f"{problem}: {leading or 'nothing correct yet'}", f"{device}, {counted}, {budget} evaluations each")
+    caption(
+        figure,
+        f"{problem}: {leading or 'nothing correct yet'}",
+        f"{device}, {counted(seeds, 'seed')}, {budget} evaluations each",
+    )
     return figure
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Operator, Run, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Operator, Run, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.configs.reference import as_model_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +66,12 @@ class Curve:
 
 def curve_of(archive: Archive, run: Run) -> Curve:
     """The curve of a run in an archive."""
-    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
     return curve(
         run,
         archive.runs.births(run.id, texts=False),
         archive.runs.evaluations(run.id),
         archive.runs.ideas(run.id),
-        reference=Kernel.from_source(as_model_new(source)).id,
+        reference=archive.runs.reference(run),
         champion=archive.runs.champion(run.id),
     )
 

@@ -7,6 +7,7 @@ so that a line of descent reads as a line.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kbevolve.archive.lineage import first_births
 from kbevolve.archive.outlines import OutlineEntry
 from kbevolve.archive.records import Placement
 
@@ -34,10 +35,7 @@ class LineageLayout:
 
 def lineage_layout(entries: Iterable[OutlineEntry], placements: Sequence[Placement] = ()) -> LineageLayout:
     """The layout of these attempts; those without a kernel are left out, and parents that are not among them."""
-    nodes: dict[str, OutlineEntry] = {}
-    for entry in entries:
-        if entry.kernel is not None:
-            nodes.setdefault(entry.kernel, entry)
+    nodes = first_births(entries)
     arrivals = {
         (one.island, one.generation, one.kernel): one
         for one in placements

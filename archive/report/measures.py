@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from itertools import accumulate
 
 from kbevolve.archive.records import Birth
-from kbevolve.archive.report.comparison import device_seconds_of
 from kbevolve.archive.report.curves import Curve, Point
-from kbevolve.archive.throughput import PAUSE_SECONDS
+from kbevolve.archive.throughput import PAUSE_SECONDS, device_seconds_of
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.prices import Prices
 
@@ -38,7 +38,7 @@ def measured(curve: Curve, births: Iterable[Birth], by: str, prices: Prices) -> 
     if by == "time":
         places = _minutes(curve)
     elif by == "device-time":
-        places = _sums([device_seconds_of(point.evaluation) / 60 for point in curve.points])
+        places = list(accumulate([device_seconds_of(point.evaluation) / 60 for point in curve.points]))
     else:
         places = _paid(curve, births, prices if by == "dollars" else None)
     if not any(places):
@@ -82,11 +82,3 @@ def _paid(curve: Curve, births: Iterable[Birth], prices: Prices | None) -> list[
             spent += price.dollars(*tokens)
         by_birth[birth.id] = spent
     return [by_birth[point.birth.id] for point in curve.points]
-
-
-def _sums(values: Iterable[float]) -> list[float]:
-    total, sums = 0.0, []
-    for value in values:
-        total += value
-        sums.append(total)
-    return sums

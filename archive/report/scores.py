@@ -84,11 +84,6 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     return 1.0 - math.comb(n - correct, min(k, n)) / math.comb(n, min(k, n))
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers, at least one."""
-    return math.exp(statistics.fmean(map(math.log, values)))
-
-
 def interval(values: Sequence[float], statistic: Callable[..., Any]) -> tuple[float | None, float | None]:
     """The 95 % percentile bootstrap interval of a statistic of positive numbers; (None, None) of fewer than three.
 
@@ -157,7 +152,7 @@ def _averages(values: Sequence[float], baseline: str) -> dict[str, float | None]
     """Geometric mean and median of speedups over a baseline, with intervals."""
     found: dict[str, float | None] = {}
     for name, average, statistic in (
-        ("geomean", geometric_mean, numpy.mean),
+        ("geomean", statistics.geometric_mean, numpy.mean),
         ("median", statistics.median, numpy.median),
     ):
         low, high = interval(values, statistic)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from kbevolve.archive.formatting import NOT_STOPPED
 from kbevolve.archive.lineage import main_line
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Kernel
@@ -70,7 +71,7 @@ class AgentTools:
                     "best_kernel": one.best_kernel,
                     "best_speedup": one.best_speedup,
                     "confirmed": one.champion is not None,
-                    "state": one.stopped.value if one.stopped else "running, or its process was killed",
+                    "state": one.stopped.value if one.stopped else NOT_STOPPED,
                 }
                 for one in archive.runs.summaries()
             ]

@@ -6,6 +6,7 @@ The solver asks as a run of kbevolve does for its first child: an idea, the code
 The scorer reads the last answer of any solver.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Kernel, Operator, Verdict
 from kbevolve.archive.report.scores import fast_p as share_above
-from kbevolve.archive.report.scores import geometric_mean
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.fetch import fetched_folder
 from kbevolve.configs.suites import BUILTIN, SuiteProblem, chosen, suite_problems
@@ -185,7 +185,7 @@ def geomean() -> Metric:
 
     def average(scores: list[SampleScore]) -> float:
         speedups = [one.score.as_float() for one in scores if one.score.as_float() > 0]
-        return geometric_mean(speedups) if speedups else 0.0
+        return statistics.geometric_mean(speedups) if speedups else 0.0
 
     return average
 

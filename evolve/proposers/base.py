@@ -31,7 +31,7 @@ class KernelTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """What the run knew when the child's generation was generated; nothing by default."""
+    """What the run knew when the child's generation was created; nothing by default."""
 
     memory: Memory = field(default_factory=Memory)
     #: Recent failures on the island, newest first.

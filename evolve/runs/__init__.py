@@ -1,4 +1,5 @@
-"""Runs: open and resume one, lock it, export, compare, judge folders of kernels and import their verdicts.
+"""Runs: open and resume one, lock it, compare, judge folders of kernels and import their verdicts.
 
-It may import every package of `evolve` except `ask_tell` and `cli`, and every package outside it.
+It may import every package of `evolve` except `exports`, `ask_tell`, `inspect_tasks`, `web` and `cli`, and
+every package outside it.
 """

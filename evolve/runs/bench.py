@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import Confirmation, Evaluation, Kernel, ProblemCard, Run, StopReason, Verdict
-from kbevolve.archive.report.comparison import device_seconds_of, track
+from kbevolve.archive.report.comparison import track
 from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.scores import ProblemResult
 from kbevolve.archive.store import Archive
+from kbevolve.archive.throughput import device_seconds_of
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.problem import Problem

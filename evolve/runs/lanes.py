@@ -8,10 +8,11 @@ import contextlib
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
@@ -67,14 +68,8 @@ def work_side_by_side(
     deaths: list[str] = []
     used = devices[: len(names)]
     try:
-        for number, device in enumerate(used):
-            reader, writer = context.Pipe(duplex=False)
-            share = (number, len(used))
-            arguments = (device, share, names, following, open_work, writer, os.getpid())
-            process = context.Process(target=_work, args=arguments, name=device.torch_name)
-            process.start()
-            writer.close()  # so that the pipe ends with the process
-            lanes[reader] = _Lane(process)
+        for reader, lane in _started(context, used, (names, following, open_work)):
+            lanes[reader] = lane
         while lanes:
             for reader in [one for one in wait([*lanes]) if isinstance(one, Connection)]:
                 lane = lanes[reader]
@@ -87,18 +82,8 @@ def work_side_by_side(
                         deaths.append(f"the process of {lane.process.name} died with exit code {lane.process.exitcode}")
                         if lane.problem:
                             done(lane.problem, deaths[-1])
-                    continue
-                if kind == _SAID:
-                    say(what)
-                elif kind == _BEGUN:
-                    lane.problem = what
-                elif kind == _DONE:
-                    done(lane.problem, what)
-                    lane.problem = ""
                 else:
-                    lane.ended = True
-                    if what is not None:
-                        raise what
+                    lane.take(kind, what, say=say, done=done)
         if len(deaths) == len(used):
             raise EvaluatorError(f"{'; '.join(deaths)}; the same command continues")
     finally:
@@ -114,6 +99,33 @@ class _Lane:
     problem: str = ""
     #: Whether it reported its end.
     ended: bool = False
+
+    def take(self, kind: str, what: Any, *, say: Callable[[str], None], done: Callable[[str, str], None]) -> None:
+        """Take a report of the process. Raises what ended it."""
+        if kind == _SAID:
+            say(what)
+        elif kind == _BEGUN:
+            self.problem = what
+        elif kind == _DONE:
+            done(self.problem, what)
+            self.problem = ""
+        else:
+            self.ended = True
+            if what is not None:
+                raise what
+
+
+def _started(
+    context: SpawnContext, devices: Sequence[Device], work: tuple[Any, ...]
+) -> Iterator[tuple[Connection, _Lane]]:
+    """A process for each device, one after the other, and the pipe that it reports to."""
+    for number, device in enumerate(devices):
+        reader, writer = context.Pipe(duplex=False)
+        arguments = (device, (number, len(devices)), *work, writer, os.getpid())
+        process = context.Process(target=_work, args=arguments, name=device.torch_name)
+        process.start()
+        writer.close()  # so that the pipe ends with the process
+        yield reader, _Lane(process)
 
 
 def _end(lanes: Mapping[Connection, _Lane]) -> None:

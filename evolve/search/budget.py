@@ -128,7 +128,7 @@ class Budget:
         return None
 
     def has_room(self, evaluations: int) -> bool:
-        """Whether another generation may be generated with so many kernels judged or in flight."""
+        """Whether another generation may be created with so many kernels judged or in flight."""
         return self.limits.evaluations is None or evaluations < self.limits.evaluations
 
 

@@ -24,7 +24,7 @@ Rounds = Sequence[Sequence[float]]
 
 
 class Champions:
-    """Who may challenge the champion of a run, and who meets in the final.
+    """Which kernels may challenge the champion of a run, and which meet in the final.
 
     Args:
         reference: id of the kernel that is the reference itself. All are measured against it; it never competes.

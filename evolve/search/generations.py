@@ -33,7 +33,7 @@ class Generations:
     proposers: Mapping[Operator, Proposer]
     #: Starting kernels of each island.
     starts: Sequence[Sequence[StartingKernel]]
-    #: Waits for one more starting kernel, the last one of every island; None when there is none.
+    #: Waits for the starting kernels that are generated, the last ones of every island; None when there are none.
     generated: GeneratedStarts | None
     contests: Contests
     stopping: Stopping

@@ -1,6 +1,6 @@
 """The offspring in flight, of all open generations: requested, judged, and repaired while they fail.
 
-Each child depends only on what was known when its generation was generated, so its fate does not depend on the speed
+Each child depends only on what was known when its generation was created, so its fate does not depend on the speed
 of the others. All code here runs in the loop's thread; the executor only asks models and judges.
 """
 
@@ -30,7 +30,7 @@ PROPOSE, JUDGE = "propose", "judge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSnapshot:
-    """What the run knew when a generation was generated; its children use it later."""
+    """What the run knew when a generation was created; its children use it later."""
 
     generation: int
     #: The newest generation that was closed then; -1 for none.
@@ -155,7 +155,7 @@ class OffspringInFlight:
     ) -> None:
         """Write an attempt before its kernel is run, then have the kernel judged.
 
-        A duplicate is a kernel that the run had when the generation was generated. Equal kernels of two children in
+        A duplicate is a kernel that the run had when the generation was created. Equal kernels of two children in
         flight are not: which is first depends on the order of the answers, and a resumed run must decide the same.
         """
         kernel, idea, state, note = proposal.kernel, proposal.idea, proposal.state, proposal.note
@@ -233,7 +233,7 @@ class OffspringInFlight:
             self.ideas.expect((birth.generation, birth.island), self.context.view.idea(birth.idea))
 
     def known_to(self, child: Offspring) -> Callable[[str], bool]:
-        """Tells whether the run had a kernel when the child's generation was generated, also under other names, or the
+        """Tells whether the run had a kernel when the child's generation was created, also under other names, or the
         child itself has failed with it."""
         own, closed = child.judged_attempts, child.snapshot.closed
         return lambda kernel_id: (

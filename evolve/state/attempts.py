@@ -5,7 +5,7 @@ A near-duplicate of a kernel that failed, or was much slower than its parent, ma
 failure and asked once more, and its second answer is judged in any case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -87,6 +87,16 @@ class Attempt:
         return Failure(kernel=self.kernel, evaluation=self.evaluation, idea=self.idea)
 
 
+def teaches(birth: Birth) -> bool:
+    """Whether an attempt says anything about ideas and operators: starting kernels do not, nor what came of nothing."""
+    return birth.operator is not Operator.SEED and bool(birth.parents or birth.kernel)
+
+
+def first_correct(evaluations: Iterable[Evaluation]) -> Evaluation | None:
+    """Of a child's parents that with which it is compared: the main parent of a repair is the failed child."""
+    return next((one for one in evaluations if one.verdict is Verdict.CORRECT), None)
+
+
 def known_failures(
     before: tuple[str, ...], birth: Birth, evaluation: Evaluation, parent: Evaluation | None
 ) -> tuple[str, ...]:
@@ -107,12 +117,12 @@ class NearDuplicates:
     """Finds the known failure that a new kernel nearly repeats.
 
     Args:
-        ledger: what the archive holds of the run.
+        view: what the archive holds of the run.
     """
 
-    def __init__(self, ledger: RunView) -> None:
-        self._ledger = ledger
-        self._shingles = lru_cache(maxsize=2 * REMEMBERED)(lambda kernel: shingles(ledger.kernel(kernel).source))
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._shingles = lru_cache(maxsize=2 * REMEMBERED)(lambda kernel: shingles(view.kernel(kernel).source))
 
     def likeness(self, kernel: Kernel, parents: Sequence[str], failures: Sequence[str]) -> Likeness | None:
         """The failure that a child resembles too much; None when there is none.
@@ -129,7 +139,7 @@ class NearDuplicates:
             return None
         if any(resemblance(own, self._shingles(parent)) >= shares[nearest] for parent in parents):
             return None
-        evaluation = self._ledger.evaluation(nearest)
+        evaluation = self._view.evaluation(nearest)
         assert evaluation is not None, "a known failure was judged"
         return Likeness(kernel=nearest, share=shares[nearest], evaluation=evaluation)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import Evaluation
 
 #: Characters of a signature's line: enough to name the mistake, too little to imitate it.
@@ -36,7 +37,7 @@ _FILLERS = frozenset(("a", "an", "and", "as", "at", "by", "for", "from", "in", "
 def first_line(evaluation: Evaluation) -> str:
     """``wrong: first wrong element at (0, 512)``, in one line of no more than `LENGTH` characters of the message."""
     line = next((line.strip() for line in evaluation.message.splitlines() if line.strip()), "")
-    return f"{evaluation.verdict.name.lower().replace('_', ' ')}: {line[:LENGTH]}".removesuffix(": ")
+    return f"{verdict_words(evaluation.verdict)}: {line[:LENGTH]}".removesuffix(": ")
 
 
 def signature(evaluation: Evaluation) -> str:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Verdict
 from kbevolve.archive.run_view import RunView
-from kbevolve.evolve.state.attempts import Failure, known_failures
+from kbevolve.evolve.state.attempts import Failure, first_correct, known_failures, teaches
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.totals import RunTotals
@@ -36,17 +36,17 @@ class Population:
 
     Args:
         islands: how many.
-        ledger: what the archive holds of the run.
+        view: what the archive holds of the run.
         since: when the run began, in seconds since 1970: what was judged before cost another run.
         transfer: what other problems taught.
     """
 
     def __init__(
-        self, islands: int, ledger: RunView, *, since: float = 0.0, transfer: TransferredKnowledge | None = None
+        self, islands: int, view: RunView, *, since: float = 0.0, transfer: TransferredKnowledge | None = None
     ) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
         self.totals = RunTotals(since=since)
-        self._ledger = ledger
+        self._view = view
         self._leaderboard = Leaderboard()
         self._history: tuple[Member, ...] | None = None
         self._children: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Population:
         self.member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
         #: What a prompt shows of an attempt whose kernel did not pass.
         self.failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
-        self._failed_kernel = lru_cache(maxsize=LEARNT_FAILURES)(ledger.kernel)
+        self._failed_kernel = lru_cache(maxsize=LEARNT_FAILURES)(view.kernel)
         self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Population:
         if birth.parents:
             self._children[birth.parents[0]] += 1
         parent = self._parent(birth)
-        if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
+        if teaches(birth):
             self._memory = self._memory.after(birth, self._idea(birth), evaluation, parent)
         if birth.kernel is None or evaluation is None:
             return
@@ -167,7 +167,7 @@ class Population:
 
     def is_correct(self, kernel_id: str) -> bool:
         """Whether the judge accepted this kernel."""
-        evaluation = self._ledger.evaluation(kernel_id)
+        evaluation = self._view.evaluation(kernel_id)
         return evaluation is not None and evaluation.verdict is Verdict.CORRECT
 
     def island(self, index: int) -> Island:
@@ -214,33 +214,34 @@ class Population:
     def _read_failure(self, birth: Birth) -> Failure:
         """An attempt whose kernel did not pass, for a prompt."""
         assert birth.kernel is not None, "the judge found the failure in a kernel"
-        kernel, evaluation = self._ledger.kernel(birth.kernel), self._ledger.evaluation(birth.kernel)
+        kernel, evaluation = self._view.kernel(birth.kernel), self._view.evaluation(birth.kernel)
         assert evaluation is not None, "a failure was judged"
         return Failure(kernel=kernel, evaluation=evaluation, idea=self._idea(birth))
 
     def note_of(self, kernel_id: str) -> str:
         """The note of the attempt that first created a kernel; "" when this run did not create it."""
-        birth = self._ledger.first_birth(kernel_id)
+        birth = self._view.first_birth(kernel_id)
         return birth.note if birth else ""
 
     def _idea(self, birth: Birth) -> Idea | None:
-        return self._ledger.idea(birth.idea) if birth.idea else None
+        return self._view.idea(birth.idea) if birth.idea else None
 
     def _parent(self, birth: Birth) -> Evaluation | None:
-        """Of the first correct parent: the main parent of a repair is the failed child."""
-        for kernel in birth.parents:
+        return first_correct(self._evaluations(birth.parents))
+
+    def _evaluations(self, kernels: Iterable[str]) -> Iterator[Evaluation]:
+        """Of those that were judged."""
+        for kernel in kernels:
             with suppress(LookupError):
-                if (found := self._evaluation(kernel)).verdict is Verdict.CORRECT:
-                    return found
-        return None
+                yield self._evaluation(kernel)
 
     def _read_member(self, kernel_id: str) -> Member:
-        kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
+        kernel, evaluation = self._view.kernel(kernel_id), self._view.evaluation(kernel_id)
         assert evaluation is not None, "a member was judged"
         return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.compiled.traits))
 
     def _read_evaluation(self, kernel_id: str) -> Evaluation:
-        evaluation = self._ledger.evaluation(kernel_id)
+        evaluation = self._view.evaluation(kernel_id)
         if evaluation is None:
             raise LookupError(kernel_id)  # so that "not judged yet" is not kept
         return evaluation

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Verdict
+from kbevolve.archive.records import Birth, Evaluation, Idea, Run
 from kbevolve.archive.store import Archive
+from kbevolve.evolve.state.attempts import first_correct, teaches
 from kbevolve.evolve.state.knowledge import Gain
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.islands.credit.posterior import Tally
@@ -43,7 +44,6 @@ def _attempts(archive: Archive, run: Run) -> Iterator[tuple[Birth, Idea | None, 
     """Every attempt but the starting kernels, its idea, its evaluation, and that of its first correct parent."""
     ideas, found = archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
     for birth in archive.runs.births(run.id, texts=False):
-        if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
-            parents = (found[parent] for parent in birth.parents if parent in found)
-            parent = next((one for one in parents if one.verdict is Verdict.CORRECT), None)
+        if teaches(birth):
+            parent = first_correct(found[parent] for parent in birth.parents if parent in found)
             yield birth, ideas.get(birth.idea or ""), found.get(birth.kernel or ""), parent

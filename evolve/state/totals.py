@@ -4,10 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Verdict
-from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
-
-#: Phases of an evaluation that hold the device.
-DEVICE_PHASES = (*SHARED_PHASES, *ALONE_PHASES)
+from kbevolve.archive.throughput import device_seconds_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +44,7 @@ class RunTotals:
             self.identical += 1
         elif not 0 < evaluation.execution.started_at < self.since:  # early versions recorded no time (0): these count
             self.evaluations += 1
-            self.device_seconds += sum(evaluation.execution.phases.get(name, 0.0) for name in DEVICE_PHASES)
+            self.device_seconds += device_seconds_of(evaluation)
 
     @property
     def judged(self) -> int:

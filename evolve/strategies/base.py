@@ -1,6 +1,6 @@
 """The seam between the search and a strategy: which child follows, and what a strategy decides about it."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -11,7 +11,7 @@ from kbevolve.archive.run_view import RunView
 from kbevolve.configs.settings import Feedback, SearchSettings
 from kbevolve.evolve.state.attempts import Attempt, Failure
 from kbevolve.evolve.state.population import Population
-from kbevolve.islands.island import Member
+from kbevolve.islands.island import Member, ranked
 
 #: Generations that are looked through for an island's newest attempt: after so many answers without code it is better
 #: to begin anew than to ask the same again.
@@ -30,7 +30,7 @@ class StrategyView:
 
     #: The kernels on its islands, and what the archive holds of it.
     population: Population
-    ledger: RunView
+    run: RunView
     #: The island of the child, and the newest generation that is closed.
     island: int
     closed: int
@@ -40,19 +40,19 @@ class StrategyView:
         """The starting kernels that are correct, the fittest first."""
         found = {
             evaluation.kernel
-            for _, evaluation in self.ledger.verdicts(0)
+            for _, evaluation in self.run.verdicts(0)
             if evaluation is not None and evaluation.verdict is Verdict.CORRECT
         }
-        return _ranked(self.population.member(kernel) for kernel in found)
+        return ranked(self.population.member(kernel) for kernel in found)
 
     def ranked(self) -> tuple[Member, ...]:
         """The fittest kernels of the run, the best first."""
         every = {member.kernel.id: member for island in self.population.islands for member in island.members}
-        return _ranked(every.values())
+        return ranked(every.values())
 
     def fittest(self, count: int, *, generation: int) -> tuple[Member, ...]:
         """The fittest kernels up to and with a generation, the best first."""
-        found = self.ledger.contenders(generation=generation, above=0.0, count=count)
+        found = self.run.contenders(generation=generation, above=0.0, count=count)
         return tuple(map(self.population.member, found))
 
     def last(self) -> Attempt | None:
@@ -74,11 +74,11 @@ class StrategyView:
         return tuple(
             Attempt(
                 birth=birth,
-                kernel=self.ledger.kernel(birth.kernel) if birth.kernel else None,
+                kernel=self.run.kernel(birth.kernel) if birth.kernel else None,
                 evaluation=evaluation,
-                idea=self.ledger.idea(birth.idea) if birth.idea else None,
+                idea=self.run.idea(birth.idea) if birth.idea else None,
             )
-            for birth, evaluation in self.ledger.verdicts(generation)
+            for birth, evaluation in self.run.verdicts(generation)
             if birth.island == wanted
         )
 
@@ -86,7 +86,7 @@ class StrategyView:
         """What this island created from a generation on, the oldest first, with prompts and replies."""
         found = []
         for attempt in (one for closed in range(generation, self.closed + 1) for one in self.attempts(closed)):
-            prompt, reply = self.ledger.conversation(attempt.birth)
+            prompt, reply = self.run.conversation(attempt.birth)
             found.append(replace(attempt, birth=replace(attempt.birth, prompt=prompt, reply=reply)))
         return found
 
@@ -169,7 +169,3 @@ class StrategyKind:
     repairs: bool = True
     #: Why it needs a model that writes kernels; "" when it can do without.
     needs_model: str = ""
-
-
-def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:
-    return tuple(sorted(members, key=lambda member: (-member.fitness, member.kernel.id)))

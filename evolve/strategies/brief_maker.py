@@ -15,7 +15,7 @@ from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
-from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView, lookahead_of
+from kbevolve.evolve.strategies.base import Choice, NextChild, Strategy, StrategyView, lookahead_of
 from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy, policy_of
@@ -54,62 +54,19 @@ class BriefMaker:
 
     def brief(self, *, generation: int, island: int, known: Callable[[str], bool]) -> Brief | None:
         """The brief for an island's next child; None when there is nothing to make a child from."""
-        population, settings, memory = self.population, self._settings, self.population.memory()
         # With the strategy's name: strategies that are compared share neither their luck nor recorded answers.
-        luck = f"{settings.strategy}/" if self.strategy else ""
+        luck = f"{self._settings.strategy}/" if self.strategy else ""
 
         def rng(purpose: str) -> Random:
-            return Random(f"{settings.seed}/{luck}{island}/{generation}/{purpose}")
+            return Random(f"{self._settings.seed}/{luck}{island}/{generation}/{purpose}")
 
         if self.strategy is None:
-            policy, champion = self._policy(island), population.new_champion
-            # Islands of different languages keep theirs.
-            own = champion is not None and policy.backend in (None, champion.kernel.backend)
-            choice = choose(
-                population.island(island),
-                memory,
-                settings=settings,
-                window=self.window,
-                operators=self.operators,
-                rng=rng,
-                tunable=_tunable(known),
-                champion=champion if own else None,
-            )
-            # A prompt has room for one kernel beside the parents.
-            shown = choice is not None and champion in choice.inspirations
-            learnt = Learnt(
-                memory=memory,
-                failures=population.failures(island),
-                history=population.history(),
-                failed=population.failed(),
-                transfer=self.context.transfer,
-                transferred_kernel=None if shown else self._transferred_kernel(memory, rng("transferred kernel")),
-            )
-            stage = stage_of(memory.stalled, self.window)
-            state = IslandState(number=island, policy=policy, stage=stage)
+            decided = self._by_default(island, known, rng)
         else:
-            view = StrategyView(population=population, ledger=self.context.view, island=island, closed=self.closed())
-            child = NextChild(
-                generation=generation,
-                island=island,
-                islands=settings.islands,
-                operators=self.operators,
-                lookahead=lookahead_of(settings, self.operators),
-            )
-            choice = self.strategy.choose(view, child, rng("choose"))
-            # Baselines have no policies; the language is the user's choice.
-            learnt, state = Learnt(), IslandState(policy=replace(FREE, backend=self._language(island)))
-            if choice is not None:
-                learnt = Learnt(
-                    # It counts no births and holds no claims, so that the author's first idea is carried out.
-                    memory=Memory(outcomes=memory.outcomes) if choice.learnt else Memory(),
-                    failures=choice.failures,
-                    history=population.history() if choice.learnt else (),
-                    failed=population.failed() if choice.learnt else (),
-                    attempts=view.since,
-                )
-        if choice is None:
+            decided = self._by(self.strategy, generation, island, rng)
+        if decided is None:
             return None
+        choice, learnt, state = decided
         return Brief(
             task=self._task,
             operator=choice.operator,
@@ -123,6 +80,66 @@ class BriefMaker:
             known=known,
             rng=rng("propose"),
         )
+
+    def _by_default(
+        self, island: int, known: Callable[[str], bool], rng: Callable[[str], Random]
+    ) -> tuple[Choice, Learnt, IslandState] | None:
+        """What the default strategy chooses, and what the proposer may know: all that the run does."""
+        population, memory = self.population, self.population.memory()
+        policy, champion = self._policy(island), population.new_champion
+        # Islands of different languages keep theirs.
+        own = champion is not None and policy.backend in (None, champion.kernel.backend)
+        choice = choose(
+            population.island(island),
+            memory,
+            settings=self._settings,
+            window=self.window,
+            operators=self.operators,
+            rng=rng,
+            tunable=_tunable(known),
+            champion=champion if own else None,
+        )
+        if choice is None:
+            return None
+        # A prompt has room for one kernel beside the parents.
+        shown = champion in choice.inspirations
+        learnt = Learnt(
+            memory=memory,
+            failures=population.failures(island),
+            history=population.history(),
+            failed=population.failed(),
+            transfer=self.context.transfer,
+            transferred_kernel=None if shown else self._transferred_kernel(memory, rng("transferred kernel")),
+        )
+        stage = stage_of(memory.stalled, self.window)
+        return choice, learnt, IslandState(number=island, policy=policy, stage=stage)
+
+    def _by(
+        self, strategy: Strategy, generation: int, island: int, rng: Callable[[str], Random]
+    ) -> tuple[Choice, Learnt, IslandState] | None:
+        """What another strategy chooses, and what the proposer may know: as much as the choice says."""
+        population, settings, memory = self.population, self._settings, self.population.memory()
+        view = StrategyView(population=population, run=self.context.view, island=island, closed=self.closed())
+        child = NextChild(
+            generation=generation,
+            island=island,
+            islands=settings.islands,
+            operators=self.operators,
+            lookahead=lookahead_of(settings, self.operators),
+        )
+        choice = strategy.choose(view, child, rng("choose"))
+        if choice is None:
+            return None
+        learnt = Learnt(
+            # It counts no births and holds no claims, so that the author's first idea is carried out.
+            memory=Memory(outcomes=memory.outcomes) if choice.learnt else Memory(),
+            failures=choice.failures,
+            history=population.history() if choice.learnt else (),
+            failed=population.failed() if choice.learnt else (),
+            attempts=view.since,
+        )
+        # Baselines have no policies; the language is the user's choice.
+        return choice, learnt, IslandState(policy=replace(FREE, backend=self._language(island)))
 
     def repair(self, birth: Birth, failure: Failure, *, memory: Memory, known: Callable[[str], bool]) -> Brief:
         """The brief for the repair of a failed child, with what was known when its generation was begun."""

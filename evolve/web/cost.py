@@ -6,10 +6,11 @@ from pathlib import Path
 
 from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
+from kbevolve.archive.throughput import DEVICE_PHASES
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.prices import read_prices
 from kbevolve.evolve.search.budget import Budget, Spent
-from kbevolve.evolve.state.totals import DEVICE_PHASES, RunTotals
+from kbevolve.evolve.state.totals import RunTotals
 
 
 def cost_of(archive: Archive, run: Run) -> Spent:

@@ -11,14 +11,6 @@ from kbevolve.evolve.web import charts
 from kbevolve.evolve.web.code import visible
 from kbevolve.islands.niches import LEVELS
 
-#: A run without a stop reason; the archive cannot distinguish the two.
-NOT_STOPPED = "running, or its process was killed"
-
-
-def device_words(fingerprint: str) -> str:
-    """``NVIDIA H200, sm_90, torch 2.11.0``: a fingerprint without the type of the device."""
-    return " + ".join(one.partition("/")[2].replace("/", ", ") or one for one in fingerprint.split(" + "))
-
 
 def interval_of(measured: Any) -> str:
     """The 95 % interval of whatever has a speedup; "" without one."""
@@ -31,7 +23,7 @@ def prepare(environment: Environment) -> None:
     environment.autoescape = True  # Flask escapes by the ending of a template's name, and ours end in .jinja
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {
-        "device": device_words,
+        "device": formatting.device_words,
         "digits": formatting.three_digits,
         "duration": formatting.duration_words,
         "interval": interval_of,
@@ -46,7 +38,7 @@ def prepare(environment: Environment) -> None:
     environment.globals |= {
         "CORRECT": Verdict.CORRECT,
         "LEVELS": LEVELS,
-        "NOT_STOPPED": NOT_STOPPED,
+        "NOT_STOPPED": formatting.NOT_STOPPED,
         "charts": charts,
         "comparison_words": formatting.comparison_words,
         "operators": list(Operator),

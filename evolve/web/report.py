@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from kbevolve.archive.formatting import device_words
 from kbevolve.archive.lineage import main_line
 from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.figures import best_so_far
@@ -22,7 +23,7 @@ from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.web.code import source_lines
 from kbevolve.evolve.web.cost import cost_of
 from kbevolve.evolve.web.progress import idea_records, niche_elites
-from kbevolve.evolve.web.rendering import device_words, prepare
+from kbevolve.evolve.web.rendering import prepare
 from kbevolve.evolve.web.snapshot import RunFacts, Snapshot
 from kbevolve.evolve.web.story import story
 from kbevolve.islands.niches import LEVELS

@@ -15,7 +15,7 @@ from kbevolve.evolve.web.charts import comparison_chart, islands_chart, progress
 from kbevolve.evolve.web.cost import cost_of
 from kbevolve.evolve.web.lineage_drawing import drawn_lineage
 from kbevolve.evolve.web.progress import Milestone, decisive, idea_records, milestones, niche_elites
-from kbevolve.evolve.web.snapshot import RunFacts, Snapshot, roofline_share
+from kbevolve.evolve.web.snapshot import RunFacts, Snapshot, task_roofline_share
 from kbevolve.evolve.web.story import story
 
 #: Kernels of a page of the list; hits of a search of each kind.
@@ -123,7 +123,7 @@ def _tasks(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     summaries = snapshot.summaries()
     best = {(one.problem, one.device, one.precision): one for one in standings(snapshot.archive, summaries)}
     for (_, device, precision), alike in by_task(summaries).items():
-        runs = [(one, roofline_share(one, snapshot.card(one.run))) for one in alike]
+        runs = [(one, task_roofline_share(one, snapshot.card(one.run))) for one in alike]
         name = alike[0].run.problem_name
         leading = best.get((name, device, precision))
         share = next((share for one, share in runs if leading and one.run.id == leading.run), None)

@@ -74,11 +74,15 @@ class RunFacts:
     @property
     def roofline_share(self) -> float | None:
         """The roofline's time over the best kernel's, 0 to 1; None where one is unknown."""
-        return roofline_share(self.summary, self.card)
+        return task_roofline_share(self.summary, self.card)
 
 
-def roofline_share(summary: RunSummary, card: ProblemCard | None) -> float | None:
-    """The roofline's time over that of a run's best kernel, 0 to 1; None where one is unknown."""
+def task_roofline_share(summary: RunSummary, card: ProblemCard | None) -> float | None:
+    """The roofline's time over that of a run's best kernel, 0 to 1; None where one is unknown.
+
+    The roofline of the task's precision, so that the runs of a problem have one scale. `kbevolve run` goes by the
+    precision that the kernel shows.
+    """
     published = summary.champion or (summary.best.timing if summary.best else None)
     if card is None or published is None or not published.time_ms or not card.task_roofline_ms:
         return None

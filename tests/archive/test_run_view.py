@@ -19,95 +19,95 @@ def archive(small_archive: Any) -> Any:
 
 
 def test_generations_hold_their_births_and_verdicts_in_order(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.run_view(small_archive.run)
-    assert ledger.last_generation() == 8
+    view = archive.run_view(small_archive.run)
+    assert view.last_generation() == 8
     for generation in range(9):
         born = [replace(birth, prompt="", reply="") for birth in small_archive.births if birth.generation == generation]
-        assert ledger.births(generation) == born
+        assert view.births(generation) == born
         expected = archive.runs.evaluations(small_archive.run.id)
-        assert ledger.verdicts(generation) == [
+        assert view.verdicts(generation) == [
             (birth, expected.get(birth.kernel) if birth.kernel else None) for birth in born
         ]
         placements = [one for one in archive.runs.placements(small_archive.run.id) if one.generation == generation]
-        assert ledger.placements(generation) == placements
-    assert ledger.births(9) == []
+        assert view.placements(generation) == placements
+    assert view.births(9) == []
 
 
 def test_another_run_says_nothing_about_this_one(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.run_view(replace(small_archive.run, id="another"))
-    assert (ledger.last_generation(), ledger.last_ended(), ledger.births(0)) == (None, None, [])
+    view = archive.run_view(replace(small_archive.run, id="another"))
+    assert (view.last_generation(), view.last_ended(), view.births(0)) == (None, None, [])
     birth = next(birth for birth in small_archive.births if birth.kernel)
-    assert not ledger.knows(birth.kernel, generation=99)
-    assert ledger.first_birth(birth.kernel) is None
-    assert ledger.evaluation(birth.kernel) is not None, "what was judged for another run is not judged again"
+    assert not view.knows(birth.kernel, generation=99)
+    assert view.first_birth(birth.kernel) is None
+    assert view.evaluation(birth.kernel) is not None, "what was judged for another run is not judged again"
     elsewhere = archive.run_view(replace(small_archive.run, device="another"))
     assert elsewhere.evaluation(birth.kernel) is None
     assert {found for _, found in elsewhere.verdicts(0)} == {None}
 
 
 def test_a_kernel_is_known_from_the_generation_that_bore_it(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.run_view(small_archive.run)
+    view = archive.run_view(small_archive.run)
     first: dict[str, Any] = {}
     for birth in small_archive.births:
         if birth.kernel:
             first.setdefault(birth.kernel, birth)
     assert first
     for kernel, birth in first.items():
-        assert ledger.knows(kernel, generation=birth.generation)
-        assert not ledger.knows(kernel, generation=birth.generation - 1)
-        assert ledger.first_birth(kernel) == replace(birth, prompt="", reply="")
-        assert ledger.kernel(kernel).id == kernel
+        assert view.knows(kernel, generation=birth.generation)
+        assert not view.knows(kernel, generation=birth.generation - 1)
+        assert view.first_birth(kernel) == replace(birth, prompt="", reply="")
+        assert view.kernel(kernel).id == kernel
         place = (birth.generation, birth.island)
-        assert not ledger.knows_of(kernel, tuple(Operator), before=place)
-        assert ledger.knows_of(kernel, [birth.operator], before=(birth.generation, birth.island + 1))
+        assert not view.knows_of(kernel, tuple(Operator), before=place)
+        assert view.knows_of(kernel, [birth.operator], before=(birth.generation, birth.island + 1))
         others = [
             one for one in Operator if one not in {b.operator for b in small_archive.births if b.kernel == kernel}
         ]
-        assert not ledger.knows_of(kernel, others, before=(99, 0))
-        assert not ledger.knows_of(kernel, [], before=(99, 0))
+        assert not view.knows_of(kernel, others, before=(99, 0))
+        assert not view.knows_of(kernel, [], before=(99, 0))
 
 
 def test_generations_are_closed_once(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.run_view(small_archive.run)
-    assert ledger.last_ended() is None
+    view = archive.run_view(small_archive.run)
+    assert view.last_ended() is None
     for generation in range(3):
         archive.add_generation_end(small_archive.run.id, generation)
-    assert ledger.last_ended() == 2
+    assert view.last_ended() == 2
     with pytest.raises(ArchiveError, match="end of generation 1 is there already"):
         archive.add_generation_end(small_archive.run.id, 1)
 
 
 def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.run_view(small_archive.run)
+    view = archive.run_view(small_archive.run)
     found = archive.runs.evaluations(small_archive.run.id)
     for generation in (0, 3, 8):
         born = {birth.kernel for birth in small_archive.births if birth.generation <= generation and birth.kernel}
         fit = {name: found[name].timing.speedup_low for name in born if name in found}
         correct = [name for name in fit if found[name].verdict is Verdict.CORRECT]
         ranked = sorted(correct, key=lambda name: (-fit[name], name))
-        assert ledger.contenders(generation=generation, above=-1.0, count=99) == ranked
+        assert view.contenders(generation=generation, above=-1.0, count=99) == ranked
         above = sorted(fit[name] for name in ranked)[len(ranked) // 2]
         better = [name for name in ranked if fit[name] > above]
-        assert ledger.contenders(generation=generation, above=above, count=2) == better[:2]
+        assert view.contenders(generation=generation, above=above, count=2) == better[:2]
 
 
 def test_failures_are_distinguished_by_the_newer_evaluation(archive: Archive, small_archive: Any) -> None:
-    ledger, run = archive.run_view(small_archive.run), small_archive.run
-    before = ledger.newest_evaluation()
-    assert ledger.failed_since(0) == archive.runs.failed(run.id) == set()
+    view, run = archive.run_view(small_archive.run), small_archive.run
+    before = view.newest_evaluation()
+    assert view.failed_since(0) == archive.runs.failed(run.id) == set()
     best = small_archive.evaluations[small_archive.best]
     wrong = next(one for one in small_archive.evaluations.values() if one.verdict is not Verdict.CORRECT)
     archive.add_evaluation(best)  # passed again
     archive.add_evaluation(wrong)  # never passed
-    assert ledger.failed_since(0) == set()
+    assert view.failed_since(0) == set()
     archive.add_evaluation(replace(wrong, kernel=best.kernel))
-    assert ledger.failed_since(before) == ledger.failed_since(0) == archive.runs.failed(run.id) == {best.kernel}
-    assert ledger.failed_since(ledger.newest_evaluation()) == set()
+    assert view.failed_since(before) == view.failed_since(0) == archive.runs.failed(run.id) == {best.kernel}
+    assert view.failed_since(view.newest_evaluation()) == set()
     assert archive.run_view(replace(run, id="another")).failed_since(0) == set()
 
 
 def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Archive, small_archive: Any) -> None:
-    ledger, run = archive.run_view(small_archive.run), small_archive.run
+    view, run = archive.run_view(small_archive.run), small_archive.run
     best = small_archive.evaluations[small_archive.best]
     born = [birth for birth in small_archive.births if birth.kernel]
     early, late = (Kernel.from_source(f"# {name}\nvalue = {name!r}\n") for name in ("early", "late"))
@@ -116,13 +116,13 @@ def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Arch
     archive.add_evaluation(
         changed(best, kernel=early.id, speedup_low=best.timing.speedup_low, identical_to=best.kernel)
     )
-    assert ledger.failed_since(0) == archive.runs.failed(run.id) == set()
+    assert view.failed_since(0) == archive.runs.failed(run.id) == set()
     assert archive.runs.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
     archive.add_evaluation(replace(best, verdict=Verdict.WRONG))
-    before = ledger.newest_evaluation()
-    assert ledger.failed_since(before - 1) == archive.runs.failed(run.id) == {best.kernel, early.id}
+    before = view.newest_evaluation()
+    assert view.failed_since(before - 1) == archive.runs.failed(run.id) == {best.kernel, early.id}
     archive.add_evaluation(changed(best, kernel=late.id, identical_to=best.kernel))  # by another judge
-    assert ledger.failed_since(before) == {late.id}
+    assert view.failed_since(before) == {late.id}
     assert archive.runs.failed(run.id) == {best.kernel, early.id, late.id}
     assert archive.runs.summary(run).best_kernel not in (best.kernel, early.id, late.id)
     problem_best = archive.problems.best(run.problem, run.device, best.precision)
@@ -132,14 +132,14 @@ def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Arch
 @pytest.mark.parametrize(
     ("ask", "index"),
     [
-        (lambda ledger: ledger.knows("k", generation=10**6), "births_kernel_run"),
-        (lambda ledger: ledger.knows_of("k", [Operator.TUNE], before=(10**6, 0)), "births_kernel_run"),
-        (lambda ledger: ledger.first_birth("k"), "births_kernel_run"),
-        (lambda ledger: ledger.evaluation("k"), "evaluations_kernel_problem_device_precision"),
-        (lambda ledger: ledger.births(3), "births_run_generation_island_slot"),
-        (lambda ledger: ledger.verdicts(3), "births_run_generation_island_slot"),
-        (lambda ledger: ledger.placements(3), "placements_run_generation"),
-        (lambda ledger: ledger.failed_since(3), "evaluations_problem_device_precision (problem=? AND device=? AND "),
+        (lambda view: view.knows("k", generation=10**6), "births_kernel_run"),
+        (lambda view: view.knows_of("k", [Operator.TUNE], before=(10**6, 0)), "births_kernel_run"),
+        (lambda view: view.first_birth("k"), "births_kernel_run"),
+        (lambda view: view.evaluation("k"), "evaluations_kernel_problem_device_precision"),
+        (lambda view: view.births(3), "births_run_generation_island_slot"),
+        (lambda view: view.verdicts(3), "births_run_generation_island_slot"),
+        (lambda view: view.placements(3), "placements_run_generation"),
+        (lambda view: view.failed_since(3), "evaluations_problem_device_precision (problem=? AND device=? AND "),
     ],
 )
 def test_every_question_of_a_child_goes_through_its_index(
@@ -160,12 +160,12 @@ def test_every_question_of_a_child_goes_through_its_index(
 
 
 def test_threads_may_ask_while_another_one_writes(archive: Archive, small_archive: Any) -> None:
-    ledger, errors, over = archive.run_view(small_archive.run), [], threading.Event()
+    view, errors, over = archive.run_view(small_archive.run), [], threading.Event()
     birth = next(birth for birth in small_archive.births if birth.kernel)
 
     def ask() -> None:
         while not over.is_set():
-            if not ledger.knows(birth.kernel, generation=99) or ledger.evaluation(birth.kernel) is None:
+            if not view.knows(birth.kernel, generation=99) or view.evaluation(birth.kernel) is None:
                 errors.append("not there any more")
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
@@ -177,7 +177,7 @@ def test_threads_may_ask_while_another_one_writes(archive: Archive, small_archiv
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(ledger.births(birth.generation)) > 100
+    assert len(view.births(birth.generation)) > 100
     archive.close()
     with pytest.raises(ArchiveError):  # and not a crash of the process
-        ledger.births(0)
+        view.births(0)

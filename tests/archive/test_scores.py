@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from kbevolve.archive.report.bench_figures import fast_p_curve, headroom, save_bench_figures, speedup_bars
-from kbevolve.archive.report.scores import ProblemResult, fast_p, geometric_mean, interval, pass_at_k, score, scores
+from kbevolve.archive.report.scores import ProblemResult, fast_p, interval, pass_at_k, score, scores
 
 
 def result(name: str, speedup: float | None = None, level: str = "1", **facts: Any) -> ProblemResult:
@@ -80,7 +80,7 @@ def test_the_bootstrap_interval_covers_what_it_should() -> None:
     assert high is not None
     # The standard error of the mean of 200 logarithms of deviation 0.3 is 0.0212; 95 % are 1.96 of them either way.
     assert math.log(high / low) == pytest.approx(2 * 1.96 * statistics.stdev(map(math.log, values)) / 200**0.5, rel=0.1)
-    assert low < geometric_mean(values) < high
+    assert low < statistics.geometric_mean(values) < high
     assert interval(values, numpy.mean) == (low, high), "the same in every call"
     assert interval([1.0, 2.0], numpy.mean) == (None, None)
     assert interval([2.0, 2.0, 2.0], numpy.median) == pytest.approx((2.0, 2.0))

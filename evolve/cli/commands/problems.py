@@ -1,4 +1,4 @@
-"""`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
+"""`kbevolve problems`: fetch, list, show and check problems. Only a check and a graph run one and import torch."""
 
 import shlex
 from dataclasses import dataclass

@@ -11,9 +11,11 @@ from rich.tree import Tree
 
 from kbevolve.archive.formatting import (
     CONFIRMED,
+    NOT_STOPPED,
     as_times,
     comparison_words,
     confirmed_words,
+    device_words,
     interval_words,
     launching_fields,
     over_eager,
@@ -44,10 +46,6 @@ from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table, printable
 
 Fields = dict[str, str | Text]
-
-#: A run without a stop reason; the archive cannot distinguish the two.
-NOT_STOPPED = "running, or its process was killed"
-
 
 #: Reasons whose names say little.
 _STOP_WORDS = {
@@ -108,7 +106,7 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
     """The judge's findings, without the profile (`render.profile`)."""
     timing, execution = evaluation.timing, evaluation.execution
     fields: Fields = {
-        "device": f"{_device_words(evaluation.device)}, {evaluation.precision}",
+        "device": f"{device_words(evaluation.device)}, {evaluation.precision}",
         "verdict": verdict_text(evaluation.verdict),
         "message": evaluation.message,
         "error": _error_words(evaluation.accuracy),
@@ -130,11 +128,6 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
         "seconds": f"{execution.seconds:.1f} in all" + (f": {spent}" if spent else ""),
     }
     return fields
-
-
-def _device_words(fingerprint: str) -> str:
-    """``NVIDIA H200, sm_90, torch 2.11.0, …``: a fingerprint without the type of the device."""
-    return " + ".join(one.partition("/")[2].replace("/", ", ") or one for one in fingerprint.split(" + "))
 
 
 def _error_words(accuracy: Accuracy) -> str:

@@ -68,7 +68,7 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
     if population is None:
         say(console, f"Run {run.id}: {ending.reason.value}.")
         return
-    champion, ledger = archive.runs.champion(run.id), archive.run_view(run)
+    champion, view = archive.runs.champion(run.id), archive.run_view(run)
     confirmed = {one.kernel: one for one in archive.runs.confirmations(run.id)}
     card = archive.problems.card(run.problem, run.device, context.settings.evaluation.precision)
     fittest = population.best(apart_from=context.reference)
@@ -76,7 +76,7 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         judged = population.totals.judged
         say(console, "No kernel was correct." if judged else "No kernel was judged yet.")
     else:
-        shown = _rows(population, ledger, confirmed, champion)
+        shown = _rows(population, view, confirmed, champion)
         print_table(console, _COLUMNS, shown)
         if any(member.kernel.id == context.reference for member, _, _ in shown):
             note(console, REFERENCE_WORDS)
@@ -90,11 +90,11 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         say(console, f"No kernel is confirmed to be faster than eager{_eager_words(card)}.")
     if verbosity() is Verbosity.QUIET:
         return
-    for line in _failed_starts(ledger):
+    for line in _failed_starts(view):
         say(console, line, "yellow")
     say(console, count_words(population.totals))
     spent = Budget.of(context.settings).spent(population.totals, wall_seconds=archive.runs.wall_seconds(run.id))
-    say(console, cost_words(spent, _gain(population, ledger, confirmed, champion)))
+    say(console, cost_words(spent, _gain(population, view, confirmed, champion)))
     say(console, f"Run {run.id} stopped: {ending.reason.value}.")
     say(console, f"Archive: {archive.path}. Next:")
     published = champion.kernel if champion else fittest.kernel.id if fittest else None
@@ -171,7 +171,7 @@ def cost_words(spent: Spent, gain: float | None) -> str:
 
 
 def _gain(
-    population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population, view: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> float | None:
     """Percent by which the published kernel is faster than the best starting kernel, by confirmed numbers if there are
     any; None if nothing is published, or no starting kernel was correct."""
@@ -180,7 +180,7 @@ def _gain(
     best = champion or (fittest.evaluation.timing if fittest and not confirmed else None)
     starts = [
         (confirmed.get(evaluation.kernel) or evaluation.timing).speedup or 0.0
-        for _, evaluation in _starts(ledger)
+        for _, evaluation in _starts(view)
         if evaluation.verdict is Verdict.CORRECT and population.is_valid(evaluation.kernel)
     ]
     if best is None or not best.speedup or not max(starts, default=0.0):
@@ -189,13 +189,13 @@ def _gain(
 
 
 def _rows(
-    population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population, view: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> list[_Shown]:
     """The champion, the best children, then the other starting kernels."""
     title = champion.kernel if champion else None
     fittest = (member for member in population.ranked() if member.kernel.id != title)
     ranked = chain([population.member(title)] if title else [], fittest)
-    created = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
+    created = ((member, view.first_birth(member.kernel.id)) for member in ranked)
     children = islice(
         (
             (one, birth)
@@ -206,7 +206,7 @@ def _rows(
     )
     starts = [
         (population.member(birth.kernel), birth)
-        for birth, evaluation in _starts(ledger)
+        for birth, evaluation in _starts(view)
         if birth.kernel
         and birth.kernel != title
         and evaluation.verdict is Verdict.CORRECT
@@ -216,9 +216,9 @@ def _rows(
     return [(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
 
 
-def _failed_starts(ledger: RunView) -> Iterator[str]:
+def _failed_starts(view: RunView) -> Iterator[str]:
     """Starting kernels that failed: often the machine lacks something that `kbevolve doctor` shows."""
-    for birth, evaluation in _starts(ledger):
+    for birth, evaluation in _starts(view):
         if evaluation.verdict is not Verdict.CORRECT:
             # The whole message can be a compiler's log.
             message = " ".join(evaluation.message.split())[:MESSAGE]
@@ -226,9 +226,9 @@ def _failed_starts(ledger: RunView) -> Iterator[str]:
             yield f"  the whole message: kbevolve archive show {birth.kernel}; missing tools: kbevolve doctor"
 
 
-def _starts(ledger: RunView) -> list[tuple[Birth, Evaluation]]:
+def _starts(view: RunView) -> list[tuple[Birth, Evaluation]]:
     """The judged starting kernels, each once."""
-    found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(ledger.verdicts(0)) if evaluation}
+    found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(view.verdicts(0)) if evaluation}
     return list(reversed(found.values()))
 
 

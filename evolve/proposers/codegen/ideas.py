@@ -129,15 +129,15 @@ def parse_gain(value: Any) -> float | None:
 
 def _idea(entry: dict[str, Any], playbook: Playbook, proposed_by: str) -> Idea | None:
     fields = {str(name).strip().lower().replace(" ", "_"): value for name, value in entry.items()}
-    title = _line(fields.get("title"), TITLE_LENGTH)
-    mechanism = _line(fields.get("mechanism") or fields.get("description"), MECHANISM_LENGTH)
+    title = one_line(fields.get("title"), TITLE_LENGTH)
+    mechanism = one_line(fields.get("mechanism") or fields.get("description"), MECHANISM_LENGTH)
     if not title:
         return None
     return Idea(
         title=title,
         mechanism=mechanism or title,
-        technique=playbook.technique(_line(fields.get("technique"), TITLE_LENGTH)),
-        bottleneck=_line(fields.get("bottleneck"), BOTTLENECK_LENGTH),
+        technique=playbook.technique(one_line(fields.get("technique"), TITLE_LENGTH)),
+        bottleneck=one_line(fields.get("bottleneck"), BOTTLENECK_LENGTH),
         expected_gain=parse_gain(fields.get("expected_gain")),
         proposed_by=proposed_by,
     )
@@ -186,7 +186,7 @@ def _literal(text: str) -> Any:
         return None
 
 
-def _line(value: Any, length: int) -> str:
+def one_line(value: Any, length: int) -> str:
     """A value as one line, cut behind a word."""
     text = " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
     return text if len(text) <= length else (text[: length - 1].rpartition(" ")[0] or text[: length - 1]) + "…"

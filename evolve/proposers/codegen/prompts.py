@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kbevolve.archive.formatting import percent_words
+from kbevolve.archive.formatting import percent_words, verdict_words
 from kbevolve.archive.records import Backend, Idea, Operator
 from kbevolve.configs.examples import examples
 from kbevolve.configs.hardware import lines_of
@@ -141,7 +141,7 @@ def repair(failure: Failure) -> str:
         message = feedback(failure.like.evaluation)
         return _render("near_duplicate", like=failure.like, message=message, idea=failure.idea)
     found = failure.evaluation
-    verdict = INACCURATE if is_inaccurate(found) else found.verdict.name.lower().replace("_", " ")
+    verdict = INACCURATE if is_inaccurate(found) else verdict_words(found.verdict)
     return _render("repair", verdict=verdict, message=feedback(found), idea=failure.idea)
 
 

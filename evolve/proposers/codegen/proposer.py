@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kbevolve.archive.conversations import QuestionStage
+from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import BirthState, Idea, Kernel, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
@@ -20,7 +21,14 @@ from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Conversation, Send, child_name
 from kbevolve.evolve.proposers.codegen.edits import ParsedAnswer, read_answer
 from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
-from kbevolve.evolve.proposers.codegen.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
+from kbevolve.evolve.proposers.codegen.ideas import (
+    TITLE_LENGTH,
+    choose_idea,
+    one_line,
+    parse_ideas,
+    playbook_idea,
+    shortlist,
+)
 from kbevolve.evolve.proposers.codegen.languages import playbook_name
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 
@@ -167,7 +175,7 @@ class LLMProposer:
         how = f"{answer.edits} edit{'' if answer.edits == 1 else 's'}" if answer.edits else "whole file"
         note = f"{idea.title if idea else 'no idea stated'} ({how})"
         if brief.repair is not None:
-            verdict = brief.repair.evaluation.verdict.name.lower().replace("_", " ")
+            verdict = verdict_words(brief.repair.evaluation.verdict)
             note = f"asked once more: {note}" if brief.repair.like else f"repair of {verdict}: {note}"
         if brief.known(kernel.id):
             return talk.proposal(BirthState.DUPLICATE, kernel=kernel, idea=idea, note=f"nothing new: {note}")
@@ -180,5 +188,4 @@ def _stated_idea(reply: Reply) -> Idea:
         r"^[^\w\n]{0,20}IDEA[^\w\n:]{0,20}:[^\w\n]{0,20}+(.+)$", reply.answer, re.MULTILINE | re.IGNORECASE
     )
     stated = " ".join(line[1].split()).strip("*_ ") if line else "Two kernels combined"
-    title = stated if len(stated) <= TITLE_LENGTH else stated[: TITLE_LENGTH - 1].rpartition(" ")[0] + "…"
-    return Idea(title=title, mechanism=stated, technique=RECOMBINE, proposed_by=reply.model)
+    return Idea(title=one_line(stated, TITLE_LENGTH), mechanism=stated, technique=RECOMBINE, proposed_by=reply.model)

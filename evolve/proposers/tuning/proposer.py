@@ -19,7 +19,7 @@ from kbevolve.evolve.proposers.tuning.elsewhere import transferred_samples
 from kbevolve.evolve.proposers.tuning.reach import shares
 from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, MOST_FITTED, Sample, Surrogate, chances_to_pass
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
-from kbevolve.islands.island import Member
+from kbevolve.islands.island import Member, ranked
 
 #: Mutations of the parents, of each of the fastest settings, and settings at random that are compared. Each child draws
 #: its own, so that children in flight at once seldom choose the same.
@@ -145,8 +145,7 @@ def _legal(
 
 def _launches(members: Sequence[Member]) -> Sequence[Launch]:
     """Where the time goes: the parent's profile, else that of its fastest relative with one."""
-    ranked = [members[0], *sorted(members[1:], key=lambda member: (-member.fitness, member.kernel.id))]
-    profiles = (member.evaluation.profile for member in ranked)
+    profiles = (member.evaluation.profile for member in (members[0], *ranked(members[1:])))
     return next((profile.launches for profile in profiles if profile and profile.launches), ())
 
 

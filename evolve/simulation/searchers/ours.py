@@ -27,7 +27,7 @@ from kbevolve.evolve.state.idea_choice import draw_idea
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import SHOWN_FAILURES
 from kbevolve.evolve.strategies.evolve import choose
-from kbevolve.islands.island import Island, Member, fittest
+from kbevolve.islands.island import Island, Member, fittest, ranked
 from kbevolve.islands.migration import restart, ring
 from kbevolve.islands.policy import policy_of
 from kbevolve.islands.stagnation import Stage, stage_of, window
@@ -138,8 +138,7 @@ class OurSearcher:
     def publish(self) -> tuple[Program, float]:
         """The finalist that was best when measured afresh; only that number is published."""
         everyone = {member.kernel.id: member for island in self._islands for member in island.members}
-        ranked = sorted(everyone.values(), key=lambda member: (-member.fitness, member.kernel.id))
-        first = [self._seen[member.kernel.id] for member in ranked]
+        first = [self._seen[member.kernel.id] for member in ranked(everyone.values())]
         pairs = [(one, self._setup.again(one.program)) for one in first[: self.reserve()]]
         fresh = [(one, again) for one, again in pairs if again is not None and again.score is not None]
         if not fresh:

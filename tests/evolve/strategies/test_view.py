@@ -38,7 +38,7 @@ def over() -> Iterator[Search]:
 
 
 def knowledge(searching: Search, *, island: int = 0, closed: int = 4) -> StrategyView:
-    return StrategyView(population=searching.population, ledger=searching.context.view, island=island, closed=closed)
+    return StrategyView(population=searching.population, run=searching.context.view, island=island, closed=closed)
 
 
 def test_starts_are_the_correct_ones_the_fittest_first(over: Search) -> None:

@@ -1,1 +1,4 @@
-"""`kbevolve archive`, one file for each kind of command. Only `upkeep` writes; nothing here imports torch."""
+"""`kbevolve archive`, one file for each kind of command.
+
+Only `upkeep` and `transport` write; nothing here imports torch.
+"""

@@ -1,4 +1,4 @@
-"""`kbevolve archive check` and `kbevolve archive rm-run`: keep an archive whole, and in order."""
+"""`kbevolve archive note`, `check` and `rm-run`: keep an archive whole, and in order."""
 
 import sys
 from pathlib import Path

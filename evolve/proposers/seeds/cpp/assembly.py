@@ -108,7 +108,7 @@ def assembled(graph: Graph, reference: str) -> str:
 
 
 def _planned(graph: Graph) -> list[Segment]:
-    """Who computes each region."""
+    """What computes each region."""
     segments: list[Segment] = []
     done: set[str] = set()
     for region in graph.regions:
@@ -121,7 +121,7 @@ def _planned(graph: Graph) -> list[Segment]:
 
 
 def _segment(graph: Graph, region: Region, done: frozenset[str], *, joins: bool = True) -> Segment:
-    """Who computes a region; with `joins`, a pointwise region may be computed with the reduction that reads it."""
+    """What computes a region; with `joins`, a pointwise region may be computed with the reduction that reads it."""
     readers = {name for names in region.consumers.values() for name in names} if joins else set[str]()
     if region.family is Family.POINTWISE and len(readers) == 1 and (name := readers.pop()) in graph.region:
         reader = graph.region[name]

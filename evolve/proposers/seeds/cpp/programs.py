@@ -118,8 +118,8 @@ def _check_order(region: Region, *known: float) -> None:
         raise NotCoveredError(f"{region.name}: a norm of order {region.constants['ord']}")
 
 
-def _reduction(reduced: Reduced, result: str | None = None) -> Callable[[Region, int], RowProgram]:
-    return lambda region, length: RowProgram(numbers=(reduced,), result=result or reduced.name)
+def _reduction(reduced: Reduced) -> Callable[[Region, int], RowProgram]:
+    return lambda region, length: RowProgram(numbers=(reduced,), result=reduced.name)
 
 
 def _average(region: Region, length: int) -> RowProgram:
