@@ -32,8 +32,11 @@ _ORPHANS = {
     "ideas": "id not in (select idea from births where idea is not null)",
     "texts": "id not in (select prompt from births where prompt is not null"
     " union select reply from births where reply is not null)",
-    "cards": "problem not in (select problem from runs union select problem from evaluations)",
-    "problems": "id not in (select problem from runs union select problem from evaluations)",
+}
+#: Of the run's problem only: another process may have begun with a problem of which nothing was judged yet.
+_OF_PROBLEM = {
+    "cards": "problem = ?1 and ?1 not in (select problem from runs union select problem from evaluations)",
+    "problems": "id = ?1 and ?1 not in (select problem from runs union select problem from evaluations)",
 }
 
 
@@ -68,6 +71,7 @@ def remove_run(connection: Connection, run_id: str) -> Removed:
 
 
 def _remove(connection: Connection, run_id: str) -> Removed:
+    problem = connection.rows("select problem from runs where id = ?", run_id)[0]["problem"]
     connection.rows("create temp table of_run (id text primary key)")
     connection.rows(
         "insert or ignore into temp.of_run select kernel from births where run = ?1 and kernel is not null"
@@ -87,6 +91,8 @@ def _remove(connection: Connection, run_id: str) -> Removed:
     kernels = _delete(connection, "kernels", "id in (select id from temp.of_run)")
     for table, condition in _ORPHANS.items():
         _delete(connection, table, condition)
+    for table, condition in _OF_PROBLEM.items():
+        _delete(connection, table, condition, problem)
     connection.rows("drop table temp.of_run")
     return Removed(attempts=deleted["births"], kernels=kernels, evaluations=evaluations, kept=kept)
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import Event
 from typing import IO, Self
 
+from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox.process_group import ProcessGroup
@@ -50,8 +52,7 @@ class Program:
         """
         self._seconds = seconds
         self._device = device
-        #: Whether its context was left.
-        self.closed = False
+        self._ended = Event()
         self._output: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed with it)
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -69,9 +70,14 @@ class Program:
 
     def __exit__(self, *_: object) -> None:
         """Kill it with all that it started, in whatever thread `wait` waits."""
-        self.closed = True
+        self._ended.set()
         self._kill()
         self._output.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether its context was left."""
+        return self._ended.is_set()
 
     def wait(self) -> None:
         """Let it use the device until it ends, but never while a kernel is timed there.
@@ -111,8 +117,18 @@ class Program:
         assert self._process.stdin is not None, "it is a pipe"
         return self._process.stdin
 
-    def _shared(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._device is None else lock.shared(self._device)
+    @contextmanager
+    def _shared(self) -> Iterator[None]:
+        """Hold the device together with others. A process that holds it alone must not keep the end of this one."""
+        if self._device is None:
+            yield
+            return
+        with ExitStack() as held:
+            try:
+                held.enter_context(lock.shared(self._device, self._ended))
+            except EvaluatorError:
+                raise ProgramError("it was ended") from None
+            yield
 
     def _is_wanted(self) -> bool:
         return self._device is not None and lock.is_wanted(self._device)

@@ -72,7 +72,8 @@ class BuildPool:
         # bubblewrap dies with the thread that started it; these threads live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
         self._requests = ThreadPoolExecutor(_MOST_REQUESTS, thread_name_prefix="kbevolve-build")
-        self._in_progress: dict[str, Future[BuildResult]] = {}
+        # With the seconds that its compilers may take.
+        self._in_progress: dict[str, tuple[Future[BuildResult], float]] = {}
         self._stop = threading.Event()
         self._lock = threading.RLock()  # reentrant, because a finished future calls back at once
 
@@ -91,7 +92,7 @@ class BuildPool:
             request = replace(request, plain=True)
         key = request.key(toolchain())
         most = seconds or self.seconds
-        return self._once(key, lambda: self._requests.submit(self._find_or_build, key, request, most))
+        return self._once(key, most, lambda: self._requests.submit(self._find_or_build, key, request, most))
 
     def builder(self, request: Message, *, seconds: float) -> Future[BuildResult]:
         """Implements `Builder`."""
@@ -118,7 +119,8 @@ class BuildPool:
             compiler = self._offer_compiler()
         except EvaluatorError as failure:
             raise BuilderUnavailable(str(failure)) from None
-        return self._once(key, lambda: self._steps.submit(self._compile_triton, key, request, compiler, seconds))
+        submit = partial(self._steps.submit, self._compile_triton, key, request, compiler, seconds)
+        return self._once(key, seconds, submit)
 
     def _compile_triton(
         self, key: str, request: TritonRequest, compiler: AbstractContextManager[Worker], seconds: float
@@ -166,18 +168,23 @@ class BuildPool:
         """By how much compilers yield to other processes. On a CPU no kernel is timed meanwhile."""
         return COMPILER_NICE if self.architecture else 0
 
-    def _once(self, key: str, submit: Callable[[], Future[BuildResult]]) -> Future[BuildResult]:
-        """The future of this key that is in progress, or a new one."""
+    def _once(self, key: str, seconds: float, submit: Callable[[], Future[BuildResult]]) -> Future[BuildResult]:
+        """The future of this key that is in progress, or a new one where that has less than half of these seconds.
+
+        A worker whose time is nearly over must not stop the same build of others.
+        """
         with self._lock:
-            future = self._in_progress.get(key)
-            if future is None:
-                future = self._in_progress[key] = submit()
-                future.add_done_callback(lambda _: self._forget(key))
+            future, its_seconds = self._in_progress.get(key, (None, 0.0))
+            if future is None or its_seconds < seconds / 2:
+                future = submit()
+                self._in_progress[key] = future, seconds
+                future.add_done_callback(partial(self._forget, key))
         return future
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str, future: Future[BuildResult]) -> None:
         with self._lock:
-            self._in_progress.pop(key, None)
+            if self._in_progress.get(key, (None,))[0] is future:
+                del self._in_progress[key]
 
 
 def _width(device_type: str) -> int:

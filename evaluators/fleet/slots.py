@@ -122,7 +122,7 @@ class Slots:
             if failure:
                 self._count_failure(slot, failure)
                 if slot.quarantine:
-                    slot.judge = None
+                    slot.judge, slot.under_way, slot.alone = None, 0, False
             self._changed.notify_all()
         if slot.quarantine:
             lease.judge.close()

@@ -10,6 +10,9 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import launch
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 
+#: Forked workers in a row that fail, where programs start, before no more are forked.
+_MOST_FAILURES = 2
+
 
 class ForkServers:
     """Opens fork servers when they are needed, and new ones for those that have died; for several threads."""
@@ -22,8 +25,9 @@ class ForkServers:
         if early is not None:
             early.allow(launch.fork_server_rights(device, early.directory).for_landlock())
             self._servers[False] = early
-        # Whether forked workers work on this system.
+        # Whether forked workers work on this system, and how many failed since the last one that worked.
         self._can_fork = True
+        self._failures = 0
         self._lock = threading.Lock()
 
     def living(self) -> ForkServer | None:
@@ -44,9 +48,20 @@ class ForkServers:
         found = self._servers.get(True)
         return found is not None and found.is_ready
 
+    def worked(self) -> None:
+        """A forked worker is ready."""
+        with self._lock:
+            self._failures = 0
+
     def failed(self, server: ForkServer) -> None:
-        """This one forked no worker, but a program started: if the server lives, forked workers do not work here."""
-        self._can_fork = not server.alive
+        """This one forked no worker, but a program started.
+
+        If the server lives and that happens twice in a row, forked workers do not work here; once it may be a device
+        or a machine without memory.
+        """
+        with self._lock:
+            self._failures += server.alive
+            self._can_fork = self._can_fork and self._failures < _MOST_FAILURES
 
     def close(self) -> None:
         """End all with their workers."""

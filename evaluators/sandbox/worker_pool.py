@@ -178,7 +178,10 @@ class WorkerPool:
         with self._starting_process():
             server = self._fork_servers.living()
         try:
-            return self._start_from(server, number)
+            worker = self._start_from(server, number)
+            if server is not None:
+                self._fork_servers.worked()
+            return worker
         except EvaluatorError:
             if server is None:
                 raise

@@ -57,7 +57,7 @@ def lock_holder(archive: Archive, run: Run) -> int | None:
 
 
 def _path(archive: Archive, run: Run) -> Path:
-    name = hashlib.sha256(f"{Path(archive.path).absolute()}\n{run.id}".encode()).hexdigest()[:16]
+    name = hashlib.sha256(f"{Path(archive.path).resolve()}\n{run.id}".encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir(), f"kbevolve-{os.getuid()}-run-{name}.lock")
 
 

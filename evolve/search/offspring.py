@@ -258,7 +258,8 @@ class OffspringInFlight:
 
     def _add_verdict(self, evaluation: Evaluation) -> None:
         self.context.archive.add_evaluation(evaluation)
-        evaluation = replace(evaluation, blocks=())
+        # Another run may have had its verdict first: that one counts, also where this run is resumed.
+        evaluation = self.context.view.evaluation(evaluation.kernel) or replace(evaluation, blocks=())
         for number, (child, birth) in enumerate(self._judged.pop(evaluation.kernel)):
             self._complete(child, birth, evaluation, remembered=number > 0)
         self.announce(None)

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Kernel
+from kbevolve.archive.records import Kernel, ProblemCard
 from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError
+from kbevolve.configs.problem import parse_problem
 from tests.archive.test_merging import content
-from tests.small_archive import Sample
+from tests.small_archive import PROBLEM, Sample
 
 
 def removed(path: Path, run: str) -> Any:
@@ -88,3 +90,15 @@ def test_an_open_search_forgets_what_was_removed(make_archive: Any) -> None:
         hits = index.find("UNROLL", limit=1000)
         assert {hit.run for hit in hits} == {"kept", "newer"}
         assert all("UNROLL" in reader.kernels.get(hit.id).source for hit in hits if hit.table == "kernels")
+
+
+def test_a_problem_that_another_process_has_begun_with_stays(make_archive: Any) -> None:
+    gone = make_archive("two.db", run_id="gone")
+    other = parse_problem(f"{PROBLEM}\n# another\n", name="L1/other", path=Path("other.py"))
+    with Archive(gone.path) as archive:
+        archive.add_problem(other)
+        removed(gone.path, "gone")
+        archive.add_card(ProblemCard(problem=other.id, device="cpu/x", precision="fp32"))
+        assert archive.problems.get(other.id).name == "L1/other"
+        with pytest.raises(ArchiveError):
+            archive.problems.get(gone.problem.id)

@@ -79,6 +79,17 @@ def test_it_is_paused_while_a_kernel_is_timed(program: Callable[[str], Path]) ->
         assert works(mark), "it was not resumed"
 
 
+@pytest.mark.usefixtures("own_locks")
+def test_its_end_waits_for_no_other_process(program: Callable[[str], Path]) -> None:
+    mark, device = program(WORKING), find_device("cpu")
+    with lock.exclusive(device):
+        began = time.monotonic()
+        with waiting(Program("module", [], seconds=60, device=device)) as found:
+            assert not works(mark, seconds=0.2)
+        assert time.monotonic() - began < 5
+    assert str(found[0]) == "it was ended"
+
+
 def test_its_process_group_ends_with_its_time(program: Callable[[str], Path]) -> None:
     mark = program(WORKING)
     with Program("module", [], seconds=0.5) as process:

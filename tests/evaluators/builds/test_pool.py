@@ -5,7 +5,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
@@ -244,3 +244,15 @@ def test_a_closed_pool_precompiles_nothing(tmp_path: Path) -> None:
     pool = BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1)
     pool.close()
     pool._precompile("header", ("c++",))
+
+
+def test_a_build_whose_time_is_nearly_over_is_not_shared(tmp_path: Path) -> None:
+    with closing(new_pool(tmp_path)) as pool:
+        short, long = Future[Any](), Future[Any]()
+        assert pool._once("key", 10, lambda: short) is short
+        assert pool._once("key", 20, lambda: long) is short
+        assert pool._once("key", 60, lambda: long) is long
+        short.set_result(None)
+        assert pool._once("key", 100, Future) is long, "the end of the other one changes nothing"
+        long.set_result(None)
+        assert pool._once("key", 1, lambda: short) is short

@@ -223,3 +223,20 @@ def test_closing_ends_requests_under_way() -> None:
                 future.result()
     fleet.close()
     assert closings == [True]
+
+
+def test_a_slot_that_is_forgiven_has_no_request_under_way() -> None:
+    scripts = Scripts(1, lambda *_: ScriptedJudge(width=3))
+    fleet = scripts.fleet()
+    slots_of = fleet._slots
+    first, second, third = (slots_of.acquire() for _ in range(3))
+    for lease in (first, second):
+        slots_of.release(lease, failure="out of memory")
+    slots_of.report_death(third, "its process died", counts=True)
+    slots_of.forgive(third.slot)
+    with ThreadPoolExecutor(1) as thread:
+        alone = thread.submit(slots_of.acquire, alone=True)
+        try:
+            assert alone.result(10).slot is third.slot
+        finally:
+            fleet.close()  # else the thread would wait for ever

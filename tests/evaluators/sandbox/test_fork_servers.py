@@ -76,7 +76,14 @@ def test_a_cpu_has_one_server(opened: list[Server]) -> None:
     assert servers.living() is servers.living() is opened[0]
     assert not opened[0].inductor
     servers.failed(opened[0])  # type: ignore[arg-type]
+    assert servers.living() is opened[0], "once may be bad luck"
+    servers.worked()
+    servers.failed(opened[0])  # type: ignore[arg-type]
+    assert servers.living() is opened[0], "one worked meanwhile"
+    servers.failed(opened[0])  # type: ignore[arg-type]
     assert servers.living() is None, "forked workers do not work here"
+    servers.worked()
+    assert servers.living() is None
 
 
 def test_an_early_server_is_told_what_its_workers_may_read(

@@ -9,7 +9,7 @@ import pytest
 from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.runs.lock import run_lock
+from kbevolve.evolve.runs.lock import lock_holder, run_lock
 from tests.evolve.doubles import open_run, settings
 
 HOLD = """
@@ -51,3 +51,22 @@ def test_a_run_is_held_until_its_process_ends_however_it_does(home: tuple[Path, 
         process.wait()
         with run_lock(archive, run, patience=5):
             pass
+
+
+def test_a_file_has_one_lock_however_its_path_is_written(
+    home: tuple[Path, Run, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, run, _ = home
+    below, link = path.parent / "below", path.parent / "link.db"
+    below.mkdir()
+    link.symlink_to(path)
+    monkeypatch.chdir(below)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), run.id], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        for other in (path, Path("../kbevolve.db"), link):
+            with Archive(other) as same:
+                assert lock_holder(same, run) == process.pid
+        process.kill()

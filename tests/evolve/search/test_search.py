@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Kernel, Operator, StopReason
+from kbevolve.archive.parts import changed
+from kbevolve.archive.records import BirthState, Evaluation, Kernel, Operator, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ProposerError
+from kbevolve.configs.problem import Problem
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
@@ -42,6 +44,40 @@ def test_the_same_seed_replays_and_another_does_not() -> None:
         left.append(facts(archive, run.id))
     assert left[0] == left[1]
     assert left[0] != left[2]
+
+
+class OvertakenEvaluator(KnownEvaluator):
+    """Another run, which shares the archive's file, has its verdict on each kernel first."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        found = super().evaluate(problem, kernel)
+        names = ("speedup", "speedup_low", "speedup_high")
+        other = changed(found, verdict=Verdict.WRONG, message="wrong", **dict.fromkeys(names))
+        if found.timing.speedup and int(kernel.id, 16) % 3:
+            factor = 0.5 + int(kernel.id, 16) % 7 / 7
+            other = changed(found, **{name: factor * getattr(found.timing, name) for name in names})
+        with Archive(self.path) as archive:
+            archive.add_found([(problem, kernel, other)])
+        return found
+
+
+def test_a_run_knows_the_verdicts_that_count_where_another_had_them_first(tmp_path: Path) -> None:
+    path, chosen = tmp_path / "shared.db", settings(generations=6)
+    with Archive(path) as archive:
+        run = open_run(archive, chosen)
+        searching = search(archive, run, chosen, OvertakenEvaluator(path))
+        searching.run()
+        resumed = search(archive, run, chosen, KnownEvaluator())
+        resumed.run()
+        first, again = searching.population, resumed.population
+        assert first.memory() == again.memory()
+        assert first.totals.verdicts == again.totals.verdicts
+        assert first.totals.verdicts[Verdict.WRONG] > 1
+        assert [*first.ranked()] == [*again.ranked()]
 
 
 @pytest.mark.parametrize("cut", [pytest.param(cut, marks=pytest.mark.slow if cut % 4 else ()) for cut in range(17)])
