@@ -63,7 +63,7 @@ def exported_source(
     header = [f"{_FIRST} {__version__} on {moment:%Y-%m-%d}; the kernel follows this block.", "#"]
     header += [f"# {name:<12}{_flat(value)}" for name, value in fields.items() if value]
     if line:
-        header += ["#", "# lineage, newest first:"]
+        header += ["#", "# lineage, newest first; speedups of first evaluations:"]
         header += [f"#   {_step(birth, speedups)}" for birth in line]
     return "\n".join([*header, PROVENANCE_END, "", without_header(kernel.source).strip("\n"), ""])
 

@@ -62,6 +62,10 @@ def confirmed_words(confirmation: Confirmation) -> str:
     return f"{as_times(confirmation.speedup)} {CONFIRMED} {interval}"
 
 
+#: Upper over lower end of an interval from which on it is no tie, but no measurement.
+_SAYS_NOTHING = 2.0
+
+
 def comparison_words(comparison: Comparison, rival: str, low: float | None, high: float | None, ratio: str = "") -> str:
     """``faster than eager``, or ``a tie with eager``, and then why it is one; after `ratio`, if that is given.
 
@@ -72,6 +76,9 @@ def comparison_words(comparison: Comparison, rival: str, low: float | None, high
         return f"{comparison.value} than {rival}{shown}"
     if not low or not high:
         return f"a tie with {rival}{shown}"
+    if low <= 1 <= high and high / low >= _SAYS_NOTHING:
+        wide = f"the ends of its interval differ by a factor {three_digits(high / low)}"
+        return f"unknown against {rival}{shown}: {wide}; measure again on a quiet machine"
     if low <= 1 <= high:
         return f"a tie with {rival}{shown}, and the interval includes 1"
     least = percent_words(max(low - 1, 1 / high - 1), 1)

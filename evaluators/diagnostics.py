@@ -93,9 +93,8 @@ def _gpu() -> Diagnostic:
 
 def _triton() -> Diagnostic:
     found = package_version("triton")
-    return Diagnostic(
-        "triton", bool(found), found, "" if found else "pip install triton (it comes with torch for CUDA)"
-    )
+    remedy = "only for GPUs; it comes with torch for CUDA (else: pip install triton)"
+    return Diagnostic("triton", bool(found), found, "" if found else remedy)
 
 
 def _landlock() -> Diagnostic:

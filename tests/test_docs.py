@@ -49,11 +49,22 @@ def test_documented_commands_parse(document: str, line: str) -> None:
         assert setting in Settings.names()
 
 
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them of its headings."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in found}
+
+
 @pytest.mark.parametrize("document", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_is_there(document: Path) -> None:
     """Links, files and settings; pages of results speak of their day."""
     text = document.read_text()
-    missing = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (document.parent / link).exists()]
+    missing = []
+    for link in re.findall(r"\]\(([^):]+)\)", text):
+        file, _, heading = link.partition("#")
+        page = document.parent / file if file else document
+        if not page.exists() or (heading and heading not in headings(page)):
+            missing.append(link)
     named = re.findall(r"`([^`\n]+)`", text)
     packages = "configs|archive|islands|evaluators|evolve|benchmarks|tests|docs"
     missing += [word for word in named if re.fullmatch(rf"({packages})/[\w./-]*", word) and not (ROOT / word).exists()]

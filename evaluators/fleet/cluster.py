@@ -122,7 +122,8 @@ class Cluster:
         everywhere = [device for device, count in zip(found, places.values(), strict=True) for _ in range(count)]
         if not everywhere or (not on_cpu and len(asked) > len(everywhere)):
             raise EvaluatorError(
-                f"{len(asked)} GPUs were asked for, the Ray cluster has {len(everywhere)}; ask for fewer with --devices"
+                f"--devices asks for {len(asked)} of the Ray cluster's GPUs, which are {len(everywhere)}; "
+                "ask for fewer, or leave --devices out"
             )
         wanted = len(asked) or len(everywhere)
         self._sharing = max(places.values())

@@ -198,13 +198,15 @@ _SEARCH_OPTIONS = (
     _setting(
         "--backend",
         "search.backend",
-        "Language of new kernels; tilelang, cute and thunderkittens need their packages.  [default: any of C++ and "
-        "Triton that the device runs]",
+        "Language of new kernels; tilelang, cute and thunderkittens need their packages.  [default: C++ on a "
+        "CPU, CUDA C++ and Triton on a GPU of NVIDIA, HIP and Triton on one of AMD]",
         type=click.Choice(["any", *get_args(Language)]),
     ),
     _setting("--generations", "search.generations", "Generations to reach; each has one child an island.", type=int),
     *budget_options,
-    _setting("--islands", "search.islands", "Islands.  [default: depends on --max-evaluations]", type=int),
+    _setting(
+        "--islands", "search.islands", "Islands.  [default: 2 on a CPU, else 1, 2 or 4 by --max-evaluations]", type=int
+    ),
     _setting("--seed", "search.seed", "Seed of the search; the same seed repeats the same choices.", type=int),
     _setting(
         "--baselines/--no-baselines",

@@ -25,6 +25,12 @@ from kbevolve.archive.records import Comparison
             "a tie with eager, because processes with one kernel differed by 2.0 % or more here",
         ),
         (Comparison.TIE, None, None, "a tie with eager"),
+        (
+            Comparison.TIE,
+            0.035,
+            21.1,
+            "unknown against eager: the ends of its interval differ by a factor 603; measure again on a quiet machine",
+        ),
     ],
 )
 def test_a_tie_says_why_it_is_one(comparison: Comparison, low: float | None, high: float | None, words: str) -> None:

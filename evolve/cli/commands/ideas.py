@@ -69,8 +69,9 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
         return
     console = Console()
     if not found.ideas:
+        problem = run.problem_name if run else "L1/matmul"
         where = f"Run {run.id}" if run else archive_path
-        words = f"{where} has no ideas recorded; a model proposes them: kbevolve run --problem L1/matmul --model NAME"
+        words = f"{where} has no ideas recorded; a model proposes them: kbevolve run --problem {problem} --model NAME"
         say(console, words)
         return
     shown = limit or SHOWN

@@ -205,7 +205,7 @@ def _search_and_report(
         print_summary(log, context, ending)
     if not as_json:
         print_summary(console, context, ending)
-        if busy and ending.population is not None:
+        if busy and ending.population is not None and ending.population.totals.judged:
             again = f"kbevolve verify {context.run.id}{archive_words(Path(context.archive.path))}"
             show(f"The machine was busy when this session began. On a quiet one: {again}")
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)

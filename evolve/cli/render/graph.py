@@ -41,6 +41,8 @@ def print_graph(console: Console, graph: Graph, times: MeasuredGraph | None) -> 
     if times:
         summary["eager"] = f"{time_words(times.eager_ms)}, regions one by one {time_words(graph.total('eager_ms'))}"
         summary["checked"] = f"the regions give the reference's answer within {times.difference:.1g}"
+    else:
+        summary["times"] = "none: this machine has no CUDA device; --device cpu has those of this CPU, at its sizes"
     if graph.trace.written:
         summary["replaces"] = ", ".join(graph.trace.written)
     print_fields(console, summary)

@@ -250,13 +250,13 @@ def print_lineage(
         return f"{factor:.3f}" if factor else ""
 
     columns: list[Column[tuple[int, Birth]]] = [
-        Column("depth", lambda one: one[0], right=True),
+        Column("crossings", lambda one: one[0], right=True),
         Column("kernel", lambda one: one[1].kernel or ""),
         Column("generation", lambda one: one[1].generation, right=True, least_width=100),
         Column("island", lambda one: one[1].island, right=True, least_width=100),
         Column("operator", lambda one: one[1].operator.value),
         Column("verdict", lambda one: outcome(one[1], found(one[1])).plain.replace(" ", "_")),
-        Column("speedup", lambda one: speedup(one[1]), right=True),
+        Column("first speedup", lambda one: speedup(one[1]), right=True),
         Column("gain", lambda one: gain(one[1]), right=True),
         Column("parents", lambda one: ",".join(one[1].parents), least_width=140),
         Column("what", lambda one: what(one[1], ideas), flexible=True),

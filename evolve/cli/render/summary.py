@@ -76,7 +76,7 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         judged = population.totals.judged
         say(console, "No kernel was correct." if judged else "No kernel was judged yet.")
     else:
-        shown = _rows(population, view, confirmed, champion)
+        shown = _rows(population, view, confirmed, champion, context.reference)
         print_table(console, _COLUMNS, shown)
         if any(member.kernel.id == context.reference for member, _, _ in shown):
             note(console, REFERENCE_WORDS)
@@ -189,9 +189,16 @@ def _gain(
 
 
 def _rows(
-    population: Population, view: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population,
+    view: RunView,
+    confirmed: Mapping[str, Confirmation],
+    champion: Confirmation | None,
+    reference: str,
 ) -> list[_Shown]:
-    """The champion, the best children, then the other starting kernels."""
+    """The champion, the best children and the other starting kernels, by the lower ends of what is published.
+
+    The reference is the last one, as `kbevolve archive best` has it.
+    """
     title = champion.kernel if champion else None
     fittest = (member for member in population.ranked() if member.kernel.id != title)
     ranked = chain([population.member(title)] if title else [], fittest)
@@ -212,8 +219,12 @@ def _rows(
         and evaluation.verdict is Verdict.CORRECT
         and population.is_valid(birth.kernel)
     ]
-    starts.sort(key=lambda start: -start[0].fitness)
-    return [(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
+    shown = [(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
+    return sorted(shown, key=lambda one: (one[0].kernel.id != title, one[0].kernel.id == reference, -_lower_end(*one)))
+
+
+def _lower_end(member: Member, birth: Birth, confirmation: Confirmation | None) -> float:
+    return (confirmation or member.evaluation.timing).speedup_low or 0.0
 
 
 def _failed_starts(view: RunView) -> Iterator[str]:

@@ -86,7 +86,10 @@ def diff(first: str, second: str | None, as_json: bool, archive_path: Path) -> N
         else:
             older, newer = store.kernels.get(first), store.kernels.get(second)
         measured = {one.id: next(iter(store.kernels.evaluations(one.id)), None) for one in (older, newer)}
-    labels = {name: speedup_words(one) if one and one.timing.speedup else "" for name, one in measured.items()}
+    labels = {
+        name: f"{speedup_words(one)} (first evaluation)" if one and one.timing.speedup else ""
+        for name, one in measured.items()
+    }
     text = views.unified_diff(older, newer, labels)
     if as_json:
         print_json({"older": _side(older, measured), "newer": _side(newer, measured), "diff": text})

@@ -38,6 +38,8 @@ def note(which: str, text: str | None, as_json: bool, archive_path: Path) -> Non
         found = store.notes.of(about)
     if as_json:
         print_json(found)
+    elif not found:
+        click.echo(f"No notes; write one: kbevolve archive note {which} 'TEXT'")
     else:
         for one in found:
             click.echo(f"{one.at[:16].replace('T', ' ')}  {printable(one.text)}")

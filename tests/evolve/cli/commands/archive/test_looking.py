@@ -149,7 +149,7 @@ def test_show_tells_a_run(browse: Any, small_archive: Any) -> None:
 
 def test_lineage_leads_to_a_starting_kernel(browse: Any, small_archive: Any) -> None:
     lines = [line.split() for line in browse("lineage", small_archive.best).out.splitlines()]
-    assert lines[0][:2] == ["depth", "kernel"]
+    assert lines[0][:2] == ["crossings", "kernel"]
     trunk = [line for line in lines[1:] if line[0] == "0"]
     assert trunk[0][1] == small_archive.best
     assert trunk[-1][4] == "seed"
