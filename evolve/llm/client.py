@@ -10,11 +10,11 @@ from typing import Protocol
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.connection import CANCELLED
+from kbevolve.evolve.llm.program_transport import ProgramTransport
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.llm.transports import (
     Message,
     OpenAITransport,
-    ProgramTransport,
     Reply,
     TransientError,
 )

@@ -1,8 +1,8 @@
-"""One request to a language model, through openevolve's LLM classes, and what each failure means.
+"""One request to an endpoint of OpenAI's protocol, through openevolve's LLM class, and what each failure means.
 
-openevolve 0.4.0 writes the request, knows the parameters of reasoning models, and runs the `claude` and `copilot`
-programs. The rest is switched off or replaced: it retries inside the openai client and again outside it (16 requests
-for one failing call, measured), drops `finish_reason`, and leaves a thread and a socket behind after a time-out.
+openevolve 0.4.0 writes the request and knows the parameters of reasoning models. The rest is switched off or replaced:
+it retries inside the openai client and again outside it (16 requests for one failing call, measured), drops
+`finish_reason`, and leaves a thread and a socket behind after a time-out.
 
 openevolve and openai take 0.6 s to import and are imported at the first request.
 """
@@ -10,7 +10,6 @@ openevolve and openai take 0.6 s to import and are imported at the first request
 import asyncio
 import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -22,10 +21,6 @@ from urllib.parse import urlsplit
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.connection import CONNECT_SECONDS, silence_libraries, until_cancelled
-
-#: US dollars that one call of the `claude` program may cost: openevolve's own default, which its configuration class
-#: would pass on as the word "None".
-CLAUDE_DOLLARS = 1.0
 
 #: Finish reasons that mean `max_tokens`: OpenAI's, and the one that gateways to other providers pass on.
 TRUNCATED = ("length", "max_tokens")
@@ -249,55 +244,6 @@ class OpenAITransport:
         return text.replace(self.key, "***") if len(self.key) >= _SHORTEST_SECRET else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramTransport:
-    """Calls of the `claude` or `copilot` program, which has its own login.
-
-    Their command lines take neither a token limit nor a temperature. They run in an empty directory, not the user's.
-    """
-
-    settings: LLMSettings
-    #: Set when the answer is no longer wanted.
-    cancelled: Event = field(default_factory=Event, repr=False)
-
-    def __call__(self, system: str, messages: Sequence[Message]) -> Reply:
-        """Run the program once."""
-        silence_libraries()
-        from openevolve.config import LLMModelConfig
-        from openevolve.llm import ClaudeCodeLLM, CopilotCLILLM
-
-        make, program, model = (
-            (ClaudeCodeLLM, "claude", "sonnet")
-            if self.settings.provider == "claude_code"
-            else (CopilotCLILLM, "copilot", "auto")
-        )
-        config = LLMModelConfig(
-            name=self.settings.model or model,
-            max_tokens=self.settings.max_tokens,
-            timeout=self.settings.timeout,
-            retries=0,
-            retry_delay=0,
-            max_budget_usd=CLAUDE_DOLLARS,
-        )
-        remedy = f"try `{program} -p hello` by hand, and `{program} login`"
-        try:
-            with tempfile.TemporaryDirectory(prefix="kbevolve-llm-") as empty:
-                config.cwd = empty
-                # The programs take one prompt, and openevolve would drop the model's own turns.
-                turns = [{"role": "user", "content": _as_one_prompt(messages)}]
-                asked = make(config).generate_with_context(system, turns, retries=0)
-                text = asyncio.run(until_cancelled(asked, self.cancelled))
-        except FileNotFoundError:
-            raise ProposerError(f"the program `{program}` was not found; install it, then `{program} login`") from None
-        except TimeoutError:
-            raise TransientError(
-                f"`{program}` gave no answer within {self.settings.timeout:g} s", remedy=remedy
-            ) from None
-        except (OSError, RuntimeError) as error:
-            raise TransientError(f"`{program}` failed: {' '.join(str(error).split())[:200]}", remedy=remedy) from None
-        return Reply(text=str(text), model=str(config.name))
-
-
 def _reason(error: BaseException) -> str:
     """What the system said: the cause at the end of the chain."""
     while deeper := error.__cause__ or error.__context__:
@@ -307,14 +253,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
-
-
-def _as_one_prompt(messages: Sequence[Message]) -> str:
-    if len(messages) == 1:
-        return messages[0].content
-    said = {"user": "I asked:", "assistant": "You answered:"}
-    earlier = "\n\n".join(f"{said[message.role]}\n\n{message.content}" for message in messages[:-1])
-    return f"{earlier}\n\nNow:\n\n{messages[-1].content}"
 
 
 def _retry_after(headers: Any, now: Callable[[], float] = time) -> float | None:

@@ -1,6 +1,8 @@
 """Which model the settings ask for: an endpoint with or without a key, a program on this machine, none."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.client import Message, build_language_model
+from kbevolve.evolve.llm.client import Message, RetryingModel, build_language_model
 from tests.evolve.llm.test_client import HELLO, KEY
 
 
@@ -72,6 +74,39 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pyt
         built.complete("", HELLO)
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
+
+
+def test_a_program_ends_with_its_children_when_the_run_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, note = tmp_path / "claude", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {note}.new && mv {note}.new {note}\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    built = build_language_model(LLMSettings(provider="claude_code", timeout=600, retries=0))
+    assert isinstance(built, RetryingModel)
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(built.complete, "", HELLO)
+        while not note.exists():
+            time.sleep(0.01)
+        built.close()
+        with pytest.raises(ProposerError, match="was cancelled"):
+            asked.result(20)
+    child, deadline = Path("/proc", note.read_text().strip(), "stat"), time.monotonic() + 10
+    while child.exists() and child.read_text().split()[2] != "Z" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not child.exists() or child.read_text().split()[2] == "Z", "it lives on"
+
+
+def test_what_a_program_says_when_it_fails_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\necho the budget is spent\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    built = build_language_model(LLMSettings(provider="claude_code", retries=0))
+    assert built is not None
+    with pytest.raises(ProposerError, match="`claude` failed: it ended with code 3: the budget is spent"):
+        built.complete("", HELLO)
 
 
 def test_a_missing_program_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
