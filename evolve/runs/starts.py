@@ -107,34 +107,50 @@ def inductor_starts(
     ) as process:
 
         def generated() -> tuple[StartingKernel, ...]:
-            starts = {}
-            try:
-                starts[INDUCTOR] = source = process.source()
-                if on_gpu:
-                    if process.failure:
-                        say(f"a starting kernel with templates is missing: {process.failure}")
-                    starts[WITH_TEMPLATES] = with_split_products(process.for_templates() or source) or ""
-                    starts[FUSED_WITH_TEMPLATES] = with_split_products(process.fused() or "") or ""
-                if kind == "cuda" and not any(map(starts.get, (WITH_TEMPLATES, FUSED_WITH_TEMPLATES))):
-                    starts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""
-            except InductorError as error:
-                if process.closed:
-                    return ()
-                say(f"no starting kernel from torch.compile: {error}")
-                if kind == "cuda":
-                    starts[REPLAYED] = replayed_reference(context.problem.source_for(kind))
+            texts = _from_inductor(context, process, on_gpu, say)
+            if process.closed:
+                return ()
             if on_cpu:
-                try:
-                    if (graph := process.graph()) is not None:
-                        starts[TEMPLATES] = assembled(graph, context.problem.source_for(kind))
-                except (UntraceableError, NotCoveredError) as error:
-                    say(f"no starting kernel from templates: {error}")
-            kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
+                texts |= _from_templates(context, process, say)
+            kernels = {note: Kernel.from_source(text) for note, text in texts.items() if text}
             return tuple(
                 StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)
             )
 
         yield generated
+
+
+def _from_inductor(
+    context: RunContext, process: InductorProcess, templates: bool, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Files of torch.compile's code by what they are, with templates in the library's place too; "" for one that is
+    missing."""
+    on_gpu, texts = context.device.type == "cuda", dict[str, str]()
+    try:
+        texts[INDUCTOR] = source = process.source()
+        if templates:
+            if process.failure:
+                say(f"a starting kernel with templates is missing: {process.failure}")
+            texts[WITH_TEMPLATES] = with_split_products(process.for_templates() or source) or ""
+            texts[FUSED_WITH_TEMPLATES] = with_split_products(process.fused() or "") or ""
+        if on_gpu and not any(map(texts.get, (WITH_TEMPLATES, FUSED_WITH_TEMPLATES))):
+            texts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""
+    except InductorError as error:
+        if not process.closed:
+            say(f"no starting kernel from torch.compile: {error}")
+            if on_gpu:
+                texts[REPLAYED] = replayed_reference(context.problem.source_for(context.device.type))
+    return texts
+
+
+def _from_templates(context: RunContext, process: InductorProcess, say: Callable[[str], None]) -> dict[str, str]:
+    """The file that is put together from the reference's graph, on a CPU; none where no template covers a part."""
+    try:
+        if (graph := process.graph()) is not None:
+            return {TEMPLATES: assembled(graph, context.problem.source_for(context.device.type))}
+    except (UntraceableError, NotCoveredError) as error:
+        say(f"no starting kernel from templates: {error}")
+    return {}
 
 
 def _is_over(context: RunContext) -> bool:
