@@ -57,6 +57,15 @@ def check_new_run(settings: Settings, proposers: Collection[Operator]) -> None:
     Budget.of(settings).check(settings)
 
 
+def check_settings(settings: Settings) -> None:
+    """As `check_new_run`, with the proposers that the settings name. Raises ProposerError where one cannot be built."""
+    proposers = build_proposers(settings)
+    try:
+        check_new_run(settings, proposers)
+    finally:
+        give_up(proposers)
+
+
 def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
     """Write a new run to the archive; SettingsError when its kernels cannot run on the device."""
     check_backends(settings.search, device.type, device.description)

@@ -25,12 +25,11 @@ from kbevolve.evolve.cli.render.recipe import print_recipe, recipe_markdown
 from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED
-from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.bench import FileBench, SearchBench
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.kernel_files import KernelFiles, file_name, find_kernel_files
 from kbevolve.evolve.runs.recipe_bench import LABEL, RecipeBench, recipe_device, recipe_facts, recipe_scores
-from kbevolve.evolve.runs.session import check_new_run
+from kbevolve.evolve.runs.session import check_settings
 
 #: Defaults of each run of a benchmark: its result does not depend on the problems before it.
 _DEFAULTS = {"budget.known_evaluations": True, "search.transfer": False}
@@ -121,7 +120,7 @@ def bench(
     files = find_kernel_files(kernels, problems) if kernels else None
     settings, devices = choice.load(_DEFAULTS)
     if files is None:
-        _check(settings)
+        check_settings(settings)
     console = Console()
     facts = {"suite": suite, "device": devices.device.fingerprint, "precision": settings.evaluation.precision}
     details = _details(suite, devices, settings, kernels)
@@ -167,15 +166,6 @@ def bench(
 
 
 # ---- the work ------------------------------------------------------------------------------------------------------
-
-
-def _check(settings: Settings) -> None:
-    """Check that runs are possible, before the first one starts."""
-    proposers = build_proposers(settings)
-    try:
-        check_new_run(settings, proposers)
-    finally:
-        give_up(proposers)
 
 
 def _with_kernels(console: Console, problems: Sequence[SuiteProblem], files: KernelFiles) -> list[SuiteProblem]:

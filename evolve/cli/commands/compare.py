@@ -35,11 +35,11 @@ from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_option
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
 from kbevolve.evolve.llm.replies import cached
-from kbevolve.evolve.proposers.factory import build_proposers, give_up
+from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.runs.comparison import GENERATIONS, ComparedRun, compared_runs, strategy_rows, tracks
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.lock import run_lock
-from kbevolve.evolve.runs.session import check_new_run, open_run, run_session
+from kbevolve.evolve.runs.session import check_settings, open_run, run_session
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import STRATEGIES
 
@@ -98,7 +98,7 @@ def compare(
         runs = compared_runs(archive, problem, devices.device.fingerprint, settings, strategies=strategies, seeds=seeds)
         for one in runs:
             if not one.over:
-                _check(one)
+                check_settings(one.settings)
         say(console, _plan_words(runs, strategies, seeds, budget))
         compared: list[tuple[str, Run]] = []
         for one in runs:
@@ -135,15 +135,6 @@ def _defaults(overrides: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(evaluations, int):
         raise UsageError("a comparison is at equal budget; give it: --max-evaluations 60")
     return {**_COMPARED, "search.generations": GENERATIONS * evaluations}
-
-
-def _check(one: ComparedRun) -> None:
-    """Check that a run is possible, before the first run starts."""
-    proposers = build_proposers(one.settings)
-    try:
-        check_new_run(one.settings, proposers)
-    finally:
-        give_up(proposers)
 
 
 def _make_run(
