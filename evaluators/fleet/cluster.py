@@ -122,8 +122,8 @@ class Cluster:
         everywhere = [device for device, count in zip(found, places.values(), strict=True) for _ in range(count)]
         if not everywhere or (not on_cpu and len(asked) > len(everywhere)):
             raise EvaluatorError(
-                f"--devices asks for {len(asked)} of the Ray cluster's GPUs, which are {len(everywhere)}; "
-                "ask for fewer, or leave --devices out"
+                f"--devices asks for {len(asked)} GPU{'' if len(asked) == 1 else 's'}, "
+                f"the Ray cluster has {len(everywhere)}; ask for fewer, or leave --devices out"
             )
         wanted = len(asked) or len(everywhere)
         self._sharing = max(places.values())

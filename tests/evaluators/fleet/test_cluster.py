@@ -198,7 +198,9 @@ def test_one_judge_for_each_host(hosts: Hosts) -> None:
     try:
         assert devices == (find_device("cpu"),) * 2
         assert str(cluster) == "2 hosts, 0 GPUs, 2 cores"
-        with pytest.raises(EvaluatorError, match="1 GPUs were asked for, the Ray cluster has 0; ask for fewer"):
+        with pytest.raises(
+            EvaluatorError, match="--devices asks for 1 GPU, the Ray cluster has 0; ask for fewer, or leave"
+        ):
             cluster.devices(("cuda:0",))
     finally:
         cluster.close()
