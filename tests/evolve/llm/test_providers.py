@@ -87,7 +87,7 @@ def test_a_program_ends_with_its_children_when_the_run_is_interrupted(
     assert isinstance(built, RetryingModel)
     with ThreadPoolExecutor(1) as thread:
         asked = thread.submit(built.complete, "", HELLO)
-        while not note.exists():
+        while not note.exists() and not asked.done():
             time.sleep(0.01)
         built.close()
         with pytest.raises(ProposerError, match="was cancelled"):
