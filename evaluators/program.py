@@ -95,6 +95,7 @@ class Program:
                     if time.monotonic() - began > left:
                         self._kill()
                         raise ProgramError(f"not done after {self._seconds:g} s")
+                    self._group.resume_forked()
                     time.sleep(_POLL_SECONDS)
                 left -= time.monotonic() - began
                 if self._process.poll() is None:

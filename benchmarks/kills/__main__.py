@@ -5,7 +5,8 @@
 A run asks a scripted model on 127.0.0.1 and a judge that is simulated, and goes through everything else as ever: three
 islands, overlapping generations, repairs, duplicates, contests. Each session is killed after a random time, of at most
 half of what the undisturbed run took. Prints one JSON object last; "ok" says whether every run ended in the
-archive of the undisturbed one, and no request was sent again whose answer the archive held.
+archive of the undisturbed one, lost no answer that the search had, and sent no request again whose answer the archive
+held.
 """
 
 import argparse

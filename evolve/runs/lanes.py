@@ -7,6 +7,7 @@ cores of the machine, so that the builds of one disturb no timing of another.
 import contextlib
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -133,19 +134,30 @@ def _end(lanes: Mapping[Connection, _Lane]) -> None:
 
     Programs such as `timeout` signal a process and then its group, which is one interruption.
     """
+    with _one_interruption():
+        for lane in lanes.values():
+            lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
+        for reader, lane in lanes.items():
+            with contextlib.suppress(EOFError):
+                while True:
+                    reader.recv()  # a process whose reports are not read may not end
+            lane.process.join()
+
+
+@contextlib.contextmanager
+def _one_interruption() -> Iterator[None]:
+    """Entered when the user has interrupted: a signal of the same moment is ignored, a later one interrupts."""
     began = time.monotonic()
-    for lane in lanes.values():
-        lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
-    for reader, lane in lanes.items():
-        while True:
-            try:
-                reader.recv()  # a process whose reports are not read may not end
-            except EOFError:
-                break
-            except KeyboardInterrupt:
-                if time.monotonic() - began > _ONE_INTERRUPTION_SECONDS:
-                    raise
-        lane.process.join()
+
+    def interrupt(*_: object) -> None:
+        if time.monotonic() - began > _ONE_INTERRUPTION_SECONDS:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _work(

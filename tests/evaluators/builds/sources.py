@@ -9,6 +9,15 @@ from torch.utils import cpp_extension
 
 NVCC = shutil.which("nvcc")
 
+#: Takes minutes: each level of the recursion instantiates two of the next.
+BOMB = """
+template <int depth, long place> struct Bomb {
+  static constexpr long value = Bomb<depth - 1, 2 * place>::value + Bomb<depth - 1, 2 * place + 1>::value;
+};
+template <long place> struct Bomb<0, place> { static constexpr long value = place; };
+long f() { return Bomb<40, 0>::value; }
+"""
+
 #: A Python module of its own, for `load_inline(..., no_implicit_headers=True)`: `three()` is 3.
 MODULE = r"""
 #include <Python.h>

@@ -24,7 +24,7 @@ from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import compiler_excerpt
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, FailureReason
-from tests.evaluators.builds.sources import LIBRARY
+from tests.evaluators.builds.sources import BOMB, LIBRARY
 
 CPU = find_device("cpu")
 
@@ -127,16 +127,6 @@ def test_a_missing_library_is_a_failure_and_an_undefined_symbol_is_not(pool: Bui
     assert "no-such-library" in failure.log
 
 
-#: Takes minutes: each level of the recursion instantiates two of the next.
-BOMB = """
-template <int depth, long place> struct Bomb {
-  static constexpr long value = Bomb<depth - 1, 2 * place>::value + Bomb<depth - 1, 2 * place + 1>::value;
-};
-template <long place> struct Bomb<0, place> { static constexpr long value = place; };
-long f() { return Bomb<40, 0>::value; }
-"""
-
-
 @pytest.mark.parametrize("text", [BOMB, '#include "/dev/zero"\n'], ids=["templates", "endless include"])
 @pytest.mark.slow
 def test_an_endless_build_is_stopped_and_not_kept(tmp_path: Path, counted: CountedRuns, text: str) -> None:
@@ -191,6 +181,7 @@ def test_closing_ends_compilers_and_answers_all_requests(tmp_path: Path) -> None
     pool.close()
 
 
+@pytest.mark.usefixtures("own_locks")
 def test_no_kernel_is_timed_while_a_header_is_precompiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end, timed = threading.Event(), threading.Event(), threading.Event()
 

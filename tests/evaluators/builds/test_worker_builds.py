@@ -13,7 +13,7 @@ from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.builds.pooled import INCLUDING, INLINE, LOAD, WorkerWithPool, named
-from tests.evaluators.builds.sources import LIBRARY
+from tests.evaluators.builds.sources import BOMB, LIBRARY
 
 
 def test_load_and_load_inline_use_the_pool(shared: WorkerWithPool) -> None:
@@ -267,7 +267,7 @@ def test_triton_kernels_without_end_are_refused(place: WorkerWithPool, monkeypat
 
 
 def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
-    endless = LOAD.replace(LIBRARY, '#include "/dev/zero"\n')
+    endless = LOAD.replace(LIBRARY, BOMB)
     began = time.monotonic()
     with pytest.raises(Rejection) as stopped:
         place.load(endless, build_seconds=1.0)
@@ -278,8 +278,9 @@ def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
 
 
 @pytest.mark.slow
-def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
+def test_waiting_counts_against_no_limit(shared: WorkerWithPool, place: WorkerWithPool) -> None:
     """Neither for a builder nor for the device; both take longer here than the limits."""
+    assert shared.load(named("waiting")) == {"ok": True}, "the pool has its library"
 
     def slow(request: Message, *, seconds: float) -> Future[BuildResult]:
         future = place.pool.builder(request, seconds=seconds)
@@ -294,5 +295,5 @@ def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
 
     place.worker.builder, place.worker.while_compiling = slow, waiting
     place.worker.deadline = time.monotonic() + 2.5
-    assert place.load(INLINE, seconds=2.0, build_seconds=2.0) == {"ok": True}
+    assert place.load(named("waiting"), seconds=2.0, build_seconds=2.0) == {"ok": True}
     assert place.worker.deadline > time.monotonic() + 0.5

@@ -53,6 +53,7 @@ def test_several_share_and_one_is_alone(gate: DeviceGate) -> None:
     assert first_inside.wait(TIMEOUT)
     assert second_inside.wait(TIMEOUT)
     alone, alone_inside = entering(gate, "exclusive", out_alone)
+    until(lambda: gate._waiting == 1)
     out_first.set()
     assert not alone_inside.wait(SOON), "alone while another thread shares"
     late, late_inside = entering(gate, "shared", out_alone)
@@ -148,14 +149,15 @@ def test_waiting_is_its_own_phase(gate: DeviceGate) -> None:
     alone, inside = entering(gate, "exclusive", out)
     assert inside.wait(TIMEOUT)
     threading.Timer(0.2, out.set).start()
-    phases = Phases(gate)
+    phases, began = Phases(gate), time.monotonic()
     with phases("trials"), gate.shared() as waited:
         time.sleep(0.05)
+    whole = time.monotonic() - began
     alone.join(TIMEOUT)
-    assert waited > 0.1
+    assert waited > 0
     assert gate.waited == waited
     assert phases.seconds[WAITING] == pytest.approx(waited)
-    assert 0.05 <= phases.seconds["trials"] < waited
+    assert 0.05 <= phases.seconds["trials"] <= whole - waited
     assert list(phases.seconds) == ["trials", WAITING]
 
 
@@ -218,6 +220,7 @@ def test_the_first_background_process_is_paused_while_another_process_has_the_de
     assert inside.wait(TIMEOUT)
     with ThreadPoolExecutor(1) as threads:
         through = threads.submit(lambda: gate.in_background(first).__enter__())
+        until(lambda: bool(first.calls))
         time.sleep(SOON)
         assert first.calls == ["stop"]
         assert not through.done()
@@ -294,4 +297,4 @@ def test_a_thread_that_waits_for_another_process_gives_up_when_the_gate_is_close
     alone.join(TIMEOUT)
     with third.exclusive():  # a thread that has given up does not keep the lock
         assert lock.is_taken(device)
-    assert not lock.is_taken(device)
+    until(lambda: not lock.is_taken(device))  # that thread's helper may have it for a moment

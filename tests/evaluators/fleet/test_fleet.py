@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -14,6 +15,14 @@ from kbevolve.evaluators.fleet.judge_host import JudgeRequest
 from tests.evaluators.fleet.scripted import DEVICE, FailingJudge, ScriptedJudge, Scripts, evaluate_all, kernels
 from tests.evaluators.simulated import faulty
 from tests.evolve.doubles import kernel, problem
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that other threads bring about."""
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_the_work_is_shared_and_no_judge_gets_more_than_its_width() -> None:
@@ -29,12 +38,13 @@ def test_the_work_is_shared_and_no_judge_gets_more_than_its_width() -> None:
 
 
 def test_first_come_first_served_when_all_are_full() -> None:
-    asked = kernels(6, seconds=0.05)
-    scripts = Scripts(1, lambda *_: ScriptedJudge())
+    asked, may_end = kernels(6), threading.Event()
+    scripts = Scripts(1, lambda *_: ScriptedJudge(deadly=lambda _: not may_end.wait(20)))
     with scripts.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
-        for one in asked:
+        for number, one in enumerate(asked):
             threads.submit(fleet.evaluate, problem(), one)
-            time.sleep(0.01)
+            until(lambda: len(scripts.judges[0][0].beside) == 1 and len(fleet._slots._queue) == number)  # noqa: B023
+        may_end.set()
     assert list(scripts.judges[0][0].beside) == [one.id for one in asked]
 
 
@@ -211,12 +221,12 @@ def test_devices_of_two_models_do_not_judge_one_run() -> None:
 
 
 def test_closing_ends_requests_under_way() -> None:
-    scripts = Scripts(1, lambda *_: ScriptedJudge())
-    closings: list[bool] = []
+    scripts = Scripts(1, lambda *_: ScriptedJudge(deadly=lambda _: not may_end.wait(0.3)))
+    may_end, closings = threading.Event(), list[bool]()
     fleet = scripts.fleet(closing=lambda: closings.append(True))
     with ThreadPoolExecutor(2) as threads:
-        slow, waiting = (threads.submit(fleet.evaluate, problem(), one) for one in kernels(2, seconds=0.3))
-        time.sleep(0.1)
+        slow, waiting = (threads.submit(fleet.evaluate, problem(), one) for one in kernels(2))
+        until(lambda: len(scripts.judges[0][0].beside) == 1 and len(fleet._slots._queue) == 1)
         fleet.close()
         for future in (slow, waiting):
             with pytest.raises(EvaluatorError, match="closed before this kernel"):

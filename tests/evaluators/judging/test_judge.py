@@ -14,7 +14,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.judging import pipeline
+from kbevolve.evaluators.judging import paired_timing, pipeline
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.paired_timing import _SHORT_CALLS, Round
@@ -50,7 +50,7 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
 
 @pytest.mark.slow
 def test_compiled_cpp_is_correct(evaluate: Evaluate) -> None:
-    found = evaluate(CPP)
+    found = evaluate(CPP.replace("float sum = 0;", "float sum = 0;  // that no other test has built"))
     assert found.verdict is Verdict.CORRECT, found.message
     assert found.execution.build_seconds > 0.05
 
@@ -162,6 +162,9 @@ def test_a_kernel_that_slows_the_reference_in_three_processes_is_refused(
 ) -> None:
     disturbed = iter([True] * slowed + [False])
     monkeypatch.setattr(pipeline, "disturbs", lambda context, rounds: next(disturbed))
+    # On a busy machine the judge's own clock could make it measure once more.
+    monkeypatch.setattr(paired_timing, "check_clocks", lambda *_, **__: None)
+    monkeypatch.setattr(paired_timing, "_corrected", lambda context, rounds, names: rounds)
     known: list[float] = []
     monkeypatch.setattr(judge._context.repeatability, "add", lambda problem, kernel, speedup: known.append(speedup))
     found = evaluate(candidate(RIGHT))
@@ -241,10 +244,10 @@ def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
         os._exit(0)
         """
     evaluate(candidate(RIGHT))  # makes everything that a judge keeps
-    before = set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid()}-*"))
+    before = set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid():x}-*"))
     found = evaluate(candidate(body))
     assert found.verdict is Verdict.CRASHED
-    assert set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid()}-*")) == before
+    assert set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid():x}-*")) == before
     assert not [pid for pid in _processes() if marker in _command_line(pid)]
 
 

@@ -1,5 +1,6 @@
 """The lint in a process of its own: whatever a file does to it, the next one is read."""
 
+import math
 import os
 import signal
 import time
@@ -57,9 +58,12 @@ def test_what_cannot_be_read_is_refused(reader: LintProcess, source: str, refusa
 
 def test_an_honest_file_costs_little(reader: LintProcess) -> None:
     reader.lint(HONEST)
-    alone = min(_seconds(lambda: lint(HONEST)) for _ in range(5))
-    apart = min(_seconds(lambda: reader.lint(HONEST)) for _ in range(5))
-    assert apart - alone < 0.005
+    alone = apart = math.inf
+    deadline = time.monotonic() + 20
+    while apart - alone >= 0.005 or alone == math.inf:
+        assert time.monotonic() < deadline
+        alone = min(alone, _seconds(lambda: lint(HONEST)))
+        apart = min(apart, _seconds(lambda: reader.lint(HONEST)))
 
 
 @pytest.mark.slow

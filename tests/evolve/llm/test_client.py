@@ -206,10 +206,10 @@ def test_a_prompt_that_is_too_long_is_a_refusal_not_an_error(endpoint: Any, wait
 def test_a_silent_endpoint_is_disconnected(endpoint: Any, waits: Waits) -> None:
     endpoint.hang()
     start = time.monotonic()
-    with pytest.raises(ProposerError, match=r"no answer within 0.3 s, tried once; raise llm.timeout"):
-        model(endpoint, waits, timeout=0.3, retries=0).complete("", HELLO)
-    assert time.monotonic() - start < 3
-    assert endpoint.hung_up.wait(2), "the connection is still open"
+    with pytest.raises(ProposerError, match=r"no answer within 1 s, tried once; raise llm.timeout"):
+        model(endpoint, waits, timeout=1.0, retries=0).complete("", HELLO)
+    assert time.monotonic() - start < 10
+    assert endpoint.hung_up.wait(20), "the connection is still open"
     assert len(endpoint.requests) == 1
 
 
@@ -219,14 +219,14 @@ def test_a_slow_endpoint_is_disconnected(endpoint: Any, waits: Waits) -> None:
     start = time.monotonic()
     with pytest.raises(ProposerError, match=r"no answer within 0.5 s"):
         model(endpoint, waits, timeout=0.5, retries=0).complete("", HELLO)
-    assert time.monotonic() - start < 3
-    assert endpoint.hung_up.wait(2), "the connection is still open"
+    assert time.monotonic() - start < 10
+    assert endpoint.hung_up.wait(20), "the connection is still open"
 
 
 def test_a_time_out_is_tried_again(endpoint: Any, waits: Waits) -> None:
     endpoint.hang()
     endpoint.say("late")
-    assert model(endpoint, waits, timeout=0.4).complete("", HELLO).text == "late"
+    assert model(endpoint, waits, timeout=1.5).complete("", HELLO).text == "late"
     assert len(endpoint.requests) == 2
 
 
@@ -336,5 +336,5 @@ def test_another_thread_can_cancel_a_request(endpoint: Any) -> None:
     built.close()
     asking.join(3)
     assert caught == ["the request was cancelled; `kbevolve resume` sends it again"]
-    assert endpoint.hung_up.wait(2)
+    assert endpoint.hung_up.wait(20)
     assert len(endpoint.requests) == 1

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbevolve.configs.errors import ArchiveError, EvaluatorError
 from kbevolve.evaluators.device.devices import Device, find_device
+from kbevolve.evolve.runs import lanes
 from kbevolve.evolve.runs.lanes import work_side_by_side
 
 CPU = find_device("cpu")
@@ -35,6 +37,8 @@ class Logged:
             with (self.folder / "log").open("a") as file:
                 file.write(f"{name} {os.getpid()}\n")
             time.sleep(0.3)
+            while name == "both" and len(list(self.folder.glob("opened *"))) < 2:
+                time.sleep(0.05)
             if name == "slow":
                 time.sleep(60.0)
             if name == "dead":
@@ -44,6 +48,7 @@ class Logged:
             say(f"worked on {name}")
             return "it is too large" if name == "large" else ""
 
+        (self.folder / f"opened {os.getpid()}").touch()
         try:
             yield work
         finally:
@@ -63,7 +68,7 @@ def logged(folder: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_each_problem_is_done_once_and_both_processes_work(tmp_path: Path) -> None:
-    names = ["a", "b", "large", "c", "d", "e"]
+    names = ["both", "b", "large", "c", "d", "e"]
     found, lines = run(tmp_path, *names)
     assert found == {name: "it is too large" if name == "large" else "" for name in names}
     assert sorted(lines) == sorted(f"worked on {name}" for name in names)
@@ -97,19 +102,28 @@ def test_where_all_processes_died_that_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interruption_ends_all_in_order(tmp_path: Path) -> None:
+def test_an_interruption_ends_all_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ending, end = threading.Event(), lanes._end
+
+    def noted(*arguments: Any) -> None:
+        ending.set()
+        end(*arguments)
+
     def interrupt() -> None:
         while not (tmp_path / "log").exists() or len(logged(tmp_path)) < 2:
             time.sleep(0.05)
-        for _ in range(2):  # as `timeout` does, to the process and to its group
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ending.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)  # `timeout` signals the process and then its group
 
+    monkeypatch.setattr(lanes, "_end", noted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
-        threading.Thread(target=interrupt).start()
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, "slow", "slow", "never")
+        interrupter.join()
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(list(tmp_path.glob("closed *"))) == 2

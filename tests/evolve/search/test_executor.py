@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kbevolve.configs.errors import Unanswered
+from kbevolve.evolve.search import executor as executor_module
 from kbevolve.evolve.search.executor import Executor
 
 
@@ -19,8 +20,14 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 def test_what_is_urgent_comes_first_and_results_come_to_the_caller() -> None:
-    executor, order, gate = Executor({"work": 1}), [], threading.Event()
-    executor.submit("work", (9, 0, 0), gate.wait, lambda _: order.append(("gate", threading.current_thread())))
+    executor, order, gate, begun = Executor({"work": 1}), [], threading.Event(), threading.Event()
+    executor.submit(
+        "work",
+        (9, 0, 0),
+        lambda: begun.set() or gate.wait(),
+        lambda _: order.append(("gate", threading.current_thread())),
+    )
+    assert begun.wait(20)
     for generation, island in ((2, 1), (1, 3), (2, 0), (1, 3)):
         executor.submit("work", (generation, island, 0), lambda at=(generation, island): at, order.append)
     gate.set()
@@ -62,9 +69,12 @@ def test_an_error_of_any_kind_is_raised_in_the_loop(error: BaseException) -> Non
     executor.stop()
 
 
-def test_stopping_keeps_what_is_finished_in_time_and_gives_up_the_rest() -> None:
-    executor, kept, begun, never = Executor({"work": 2}), [], [], threading.Event()
-    executor.submit("work", (0, 0, 0), lambda: begun.append(0) or time.sleep(0.2) or "in time", kept.append)
+def test_stopping_keeps_what_is_finished_in_time_and_gives_up_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor, kept, begun = Executor({"work": 2}), [], []
+    emptied, never = threading.Event(), threading.Event()
+    # `stop` looks at the clock as soon as no work waits any more.
+    monkeypatch.setattr(executor_module, "monotonic", lambda: emptied.set() or time.monotonic())
+    executor.submit("work", (0, 0, 0), lambda: begun.append(0) or (emptied.wait(20) and "in time"), kept.append)
     eventually(lambda: begun == [0])
     executor.submit("work", (0, 1, 0), lambda: begun.append(1) or never.wait(30), kept.append)
     executor.submit("work", (0, 2, 0), lambda: kept.append("begun after the stop"), kept.append)

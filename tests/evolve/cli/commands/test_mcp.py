@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,8 @@ def test_an_agent_evolves_a_kernel_and_exports_it(tmp_path: Path) -> None:
     (tmp_path / "twice.py").write_text(PROBLEM)
     wrong = KERNEL.replace("piece * 2", "piece * 3").replace("piece * 8 / 4", "piece * 3")
     quick = {"evaluation.rounds": 3, "evaluation.confirm_rounds": 0, "search.tune_share": 0, "inductor_seed": False}
+    # Beside other tests a speedup of three rounds may not hold when `export` measures again: any other is a tie here.
+    quick |= {"evaluation.tie": 1}
 
     async def talk(agent: Agent) -> None:
         found = await agent.call("begin", problem="twice.py", generations=1, settings=quick)
@@ -134,13 +136,8 @@ def test_an_agent_evolves_a_kernel_and_exports_it(tmp_path: Path) -> None:
         kernel = over["news"][0]["kernel"]
         line = (await agent.call("lineage", kernel=kernel))["lineage"]
         assert line[0]["by"] == "ada"
-        # Beside other tests a speedup of so few rounds may not hold; then nothing is written, and `doubt` says so.
-        for _ in range(5):
-            exported = await agent.call("export", problem="twice.py", file=str(tmp_path / "best.py"), kernel=kernel)
-            assert exported["verdict"] == "correct"
-            assert bool(exported["file"]) is not bool(exported["doubt"])
-            if exported["file"]:
-                break
+        exported = await agent.call("export", problem="twice.py", file=str(tmp_path / "best.py"), kernel=kernel)
+        assert exported["verdict"] == "correct"
         assert exported["file"] == str(tmp_path / "best.py"), exported["doubt"]
         assert "exists already" in await agent.fail("export", problem="twice.py", file=str(tmp_path / "best.py"))
 
@@ -158,13 +155,16 @@ def test_who_waits_long_hears_that_somebody_is_at_work(tmp_path: Path, monkeypat
         def runs(self) -> dict[str, Any]:
             """List what is there, slowly."""
             self.doing = "g1/i0/s0, mutate: correct"
-            time.sleep(0.5)
+            assert heard.wait(20)
             return {"runs": []}
 
     beats: list[tuple[float, str | None]] = []
+    heard = threading.Event()
 
     async def beat(progress: float, total: float | None, message: str | None) -> None:
         beats.append((progress, message))
+        if [message for _, message in beats].count("g1/i0/s0, mutate: correct") == 3:
+            heard.set()
 
     async def main() -> None:
         async with mcp.Client(mcp_server.build_server(Slow(tmp_path / "kbevolve.db", "cpu"))) as client:
@@ -173,8 +173,8 @@ def test_who_waits_long_hears_that_somebody_is_at_work(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(mcp_server, "SECONDS", 0.05)
     anyio.run(main)
-    assert len(beats) >= 3
-    assert beats[0] == (0.05, "g1/i0/s0, mutate: correct")
+    assert heard.is_set()
+    assert beats[0][0] == 0.05
     assert [progress for progress, _ in beats] == sorted({progress for progress, _ in beats})
 
 

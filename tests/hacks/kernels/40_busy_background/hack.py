@@ -13,7 +13,8 @@ from torch import nn
 
 BURN = "import time; end = time.monotonic() + 10\nwhile time.monotonic() < end: pass"
 helpers = [
-    subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True) for _ in range(2 * (os.cpu_count() or 1))
+    subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True)
+    for _ in range(2 * len(os.sched_getaffinity(0)))
 ]
 
 
