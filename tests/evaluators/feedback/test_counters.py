@@ -1,5 +1,6 @@
 """Hardware counters: the command for Nsight Compute, and the reading of its output."""
 
+import contextlib
 import csv
 import io
 import json
@@ -127,10 +128,11 @@ def test_ncu_gets_the_request_and_no_variable_of_the_user(ncu: Path, tmp_path: P
 
 def test_ncu_is_stopped_with_all_its_processes(ncu: Path, tmp_path: Path) -> None:
     ncu.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {tmp_path}/pid\nwait\n")
-    found = read_counters(PROBLEM, "", device=GPU, precision="fp32", seconds=0.5)
+    found = read_counters(PROBLEM, "", device=GPU, precision="fp32", seconds=2.0)
     assert "stopped after" in found.refusal
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/status")
-    assert not child.exists() or "zombie" in child.read_text()
+    with contextlib.suppress(OSError):  # it is gone
+        assert "zombie" in child.read_text()
 
 
 def test_rates_and_clocks_have_the_units_of_their_names() -> None:

@@ -5,6 +5,7 @@ import copy
 import random
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -341,10 +342,12 @@ def test_a_long_kernel_is_read_in_milliseconds() -> None:
     source = max((file.read_text() for file in SEEDS), key=len)
     assert source.count("\n") > 400
     lint(source)
-    times = []
-    for _ in range(5):
+
+    def seconds(call: Callable[[], object]) -> float:
         start = time.process_time()
-        lint(source)
-        times.append(time.process_time() - start)
-    # 15 ms on one core of an AMD EPYC; the bound leaves room for a slower or busy one.
-    assert min(times) < 0.06
+        call()
+        return time.process_time() - start
+
+    # 17 ms on one core of an AMD EPYC, where Python compiles the file in 0.94 ms (2026-11-29).
+    compiled = min(seconds(lambda: compile(source, "kernel.py", "exec")) for _ in range(5))
+    assert min(seconds(lambda: lint(source)) for _ in range(5)) < 60 * compiled

@@ -220,9 +220,9 @@ def test_two_threads_that_wait_for_a_worker_close_its_handle_once(
 
 
 def test_a_late_answer_is_not_taken_for_the_next_one(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._FORK_SECONDS", 0.5)
     first = Worker(CPU, fork_server)
     first.wait_ready()
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._FORK_SECONDS", 0.5)
     ours, theirs = socket.socketpair()
     os.killpg(fork_server._process.pid, signal.SIGSTOP)
     try:
@@ -231,6 +231,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(fork_server: ForkServer, mo
     finally:
         theirs.close()
         os.killpg(fork_server._process.pid, signal.SIGCONT)
+    monkeypatch.undo()
     first.end()
     assert first._launched.process.wait() == -signal.SIGKILL
     first.kill()

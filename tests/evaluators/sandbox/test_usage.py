@@ -25,8 +25,10 @@ MB = 1 << 20
 #: The limit of bytes in files, of bytes of memory, of descriptors and of files in these tests.
 FILES, MEMORY, DESCRIPTORS, NAMES = 64 * MB, 768 * MB, 300, 3000
 
-HELD = "import ctypes, mmap, os, threading, time\nkept = []\n"
+HELD = "import ctypes, mmap, os, threading, time\nkept, ends = [], os.pipe()\n"
 WAIT = "\ntime.sleep(1.2)\n"
+#: A helper says that it holds its part, and its parent waits for that.
+SAY, LISTEN = "os.write(ends[1], b'x')", "\nos.read(ends[0], 1)\n"
 
 #: Each part is below the limit.
 ATTACKS = {
@@ -54,20 +56,20 @@ ATTACKS = {
         "MB in files",
         "if os.fork() == 0:\n"
         "    for i in range(3): kept.append(os.memfd_create('x')); os.write(kept[-1], bytes(30 << 20))\n"
-        "    time.sleep(100)" + WAIT,
+        f"    {SAY}\n    time.sleep(100){LISTEN}",
     ),
     "files-of-a-helper-without-its-first-thread": (
         "MB in files",
         "if os.fork() == 0:\n"
         "    for i in range(3): kept.append(os.memfd_create('x')); os.write(kept[-1], bytes(30 << 20))\n"
         "    threading.Thread(target=time.sleep, args=(100,)).start()\n"
-        "    ctypes.CDLL(None).pthread_exit(None)" + WAIT,
+        f"    {SAY}\n    ctypes.CDLL(None).pthread_exit(None){LISTEN}",
     ),
     "memory-of-helpers": (
         "MB of memory",
         "for i in range(4):\n"
         "    if os.fork() == 0:\n"
-        "        kept.append(b'x' * (240 << 20))\n        time.sleep(100)" + WAIT,
+        f"        kept.append(b'x' * (240 << 20))\n        {SAY}\n        time.sleep(100){4 * LISTEN}",
     ),
     "shared-memory": (
         "MB of memory",
