@@ -20,11 +20,16 @@ constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 static_assert(SMEM <= 232448, "shared memory");
 
 @convolution_parts.cu@
-// Where a tap of eight channels lies, from the pixel's first, in units of 16 bytes.
+// Where a tap of eight channels lies, from the pixel's first, in units of 16 bytes. Each lies behind the one before, as
+// those of an operand must.
 __host__ __device__ constexpr int unit_at(int unit) {
-  const int kw = unit % KW, g = unit / KW % G, kh = unit / KW / G % KH, kd = unit / KW / G / KH;
+  const int kw = unit % KW, kh = unit / KW % KH, g = unit / KW / KH % G, kd = unit / KW / KH / G;
   return (kd * G + g) * PLANE + kh * AH * PITCH + kw * AW;
 }
+constexpr bool in_order(int unit) {
+  return unit >= UNITS || (unit_at(unit - 1) < unit_at(unit) && in_order(unit + 1));
+}
+static_assert(in_order(1), "a tap lies before the last one");
 // Where a filter has a number; TURNED filters are those of a transposed convolution.
 __device__ __forceinline__ int64_t weight_at(int f, int c, int kd, int kh, int kw) {
   return TURNED ? ((((int64_t)c * F + f) * KD + KD - 1 - kd) * KH + KH - 1 - kh) * KW + KW - 1 - kw
@@ -39,19 +44,22 @@ __global__ void __launch_bounds__(256) pack_filters(const float* w, const float*
     return weight_at(f, i / (KD * KH * KW), i / (KH * KW) % KD, i / KW % KH, i % KW);
   });
   const float scale = __uint_as_float((unsigned)power << 23);
+  bool strange = false;
   for (int i = threadIdx.x; i < STEPS * 16; i += 256) {
-    const int unit = i / 8, kw = unit % KW, kh = unit / KW / G % KH, kd = unit / KW / G / KH;
-    const int c = unit / KW % G * 8 + i % 8;
+    const int unit = i / 8, kw = unit % KW, kh = unit / KW % KH, kd = unit / KW / KH / G;
+    const int c = unit / KW / KH % G * 8 + i % 8;
     float v = 0.0f;
     if (f < F && unit < UNITS && c < C) v = w[weight_at(f, c, kd, kh, kw)] * scale;
     const __half high = __float2half_rn(v);
     const int at = unit * FB * 16 + row * 16 + i % 8 * 2;
     *reinterpret_cast<__half*>(to + at) = high;
     *reinterpret_cast<__half*>(to + PART + at) = __float2half_rn((v - __half2float(high)) * 2048.0f);
+    strange |= !isfinite(v);
   }
+  strange = __syncthreads_or(strange);
   if (threadIdx.x == 0) {
     float* table = reinterpret_cast<float*>(to + 2 * PART) + 2 * row;
-    table[0] = __uint_as_float((unsigned)(254 - power) << 23) * 0.0625f;
+    table[0] = strange ? NAN : __uint_as_float((unsigned)(254 - power) << 23) * 0.0625f;
     table[1] = f < F && bias != nullptr ? bias[f] : 0.0f;
   }
 }
@@ -156,12 +164,16 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
     // No swizzle: 128 bytes from 8 pixels, or filters, to the next; 16 FB from 8 columns of filters to the next.
     const uint64_t form = (uint64_t)8 << 32;
     bar_wait(ready, 0);
+    bool strange = false;   // a filter has what pairs do not
+    for (int f = lane; f < BLOCKS * FB; f += 32)
+      strange |= isnan(*reinterpret_cast<const float*>(raw + FILTERS + f / FB * PACKED + 2 * PART + f % FB * 8));
+    strange = __any_sync(0xffffffffu, strange);
     int number = 0;
     for (int work = blockIdx.x; work < WORK; work += gridDim.x, number++) {
       const Strip s = strip_of(work);
       const int buffer = number % 2, tiles = ((s.lines - 1) * PITCH + s.columns + PIXELS - 1) / PIXELS;
       bar_wait(full + 8 * buffer, number / 2 & 1);
-      const bool again = odd[buffer] == number + 1;
+      const bool again = strange || odd[buffer] == number + 1;
 #pragma unroll 1
       for (int turn = group; turn < tiles * BLOCKS; turn += 2) {
         const int tile = turn / BLOCKS, block = turn % BLOCKS, p0 = tile * PIXELS;
@@ -188,6 +200,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
         }
         const uint32_t pixels = (base + buffer * BLOCK >> 4) + p0, filters = base + FILTERS + block * PACKED >> 4;
         float sum[PIXELS / 2], rest[PIXELS / 2];
+        __syncwarp();
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
@@ -212,7 +225,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
           for (int r = 0; r < 2; r++) {
             const int f = block * 64 + f0 + 8 * r;
             if (F % 64 != 0 && f >= F) continue;
-            const int64_t at = start + r * (8 * OD * OH * OW) + row * OW + column;
+            const int64_t at = start + (int64_t)8 * r * OD * OH * OW + row * OW + column;
             float value[2];
 #pragma unroll
             for (int e = 0; e < 2; e++)
