@@ -130,10 +130,7 @@ def _started(
 
 
 def _end(lanes: Mapping[Connection, _Lane]) -> None:
-    """End the processes in order. A later Ctrl-C leaves them to end with this process.
-
-    Programs such as `timeout` signal a process and then its group, which is one interruption.
-    """
+    """End the processes in order. A later Ctrl-C leaves them to end with this process."""
     with _one_interruption():
         for lane in lanes.values():
             lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
@@ -146,18 +143,23 @@ def _end(lanes: Mapping[Connection, _Lane]) -> None:
 
 @contextlib.contextmanager
 def _one_interruption() -> Iterator[None]:
-    """Entered when the user has interrupted: a signal of the same moment is ignored, a later one interrupts."""
+    """Ignore what interrupts in the first moment: programs such as `timeout` signal a process and then its group."""
     began = time.monotonic()
 
     def interrupt(*_: object) -> None:
         if time.monotonic() - began > _ONE_INTERRUPTION_SECONDS:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A signal that has no function is ignored, or ends this process at once.
+    handled = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handled:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in handled.items():
+            signal.signal(number, handler)
 
 
 def _work(

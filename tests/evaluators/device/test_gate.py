@@ -13,6 +13,7 @@ from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging.phases import WAITING, Phases
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("own_locks")
 
@@ -23,13 +24,6 @@ SOON, TIMEOUT = 0.05, 20.0
 @pytest.fixture
 def gate() -> DeviceGate:
     return DeviceGate(find_device("cpu"))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def entering(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
@@ -144,17 +138,24 @@ def test_an_exclusive_thread_is_always_alone(gate: DeviceGate) -> None:
     assert all(alone == 0 or (alone == 1 and sharing == 0) for sharing, alone in seen)
 
 
-def test_waiting_is_its_own_phase(gate: DeviceGate) -> None:
-    out = threading.Event()
+def test_waiting_is_its_own_phase(gate: DeviceGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, waits, wait_for = threading.Event(), threading.Event(), gate._changed.wait_for
+
+    def let_in() -> None:
+        assert waits.wait(TIMEOUT)
+        time.sleep(0.2)
+        out.set()
+
     alone, inside = entering(gate, "exclusive", out)
     assert inside.wait(TIMEOUT)
-    threading.Timer(0.2, out.set).start()
+    monkeypatch.setattr(gate._changed, "wait_for", lambda holds: waits.set() or wait_for(holds))
+    threading.Thread(target=let_in).start()
     phases, began = Phases(gate), time.monotonic()
     with phases("trials"), gate.shared() as waited:
         time.sleep(0.05)
     whole = time.monotonic() - began
     alone.join(TIMEOUT)
-    assert waited > 0
+    assert waited >= 0.2
     assert gate.waited == waited
     assert phases.seconds[WAITING] == pytest.approx(waited)
     assert 0.05 <= phases.seconds["trials"] <= whole - waited

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,14 +14,7 @@ from kbevolve.evaluators.fleet.judge_host import JudgeRequest
 from tests.evaluators.fleet.scripted import DEVICE, FailingJudge, ScriptedJudge, Scripts, evaluate_all, kernels
 from tests.evaluators.simulated import faulty
 from tests.evolve.doubles import kernel, problem
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that other threads bring about."""
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+from tests.waiting import until
 
 
 def test_the_work_is_shared_and_no_judge_gets_more_than_its_width() -> None:
@@ -43,7 +35,7 @@ def test_first_come_first_served_when_all_are_full() -> None:
     with scripts.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
         for number, one in enumerate(asked):
             threads.submit(fleet.evaluate, problem(), one)
-            until(lambda: len(scripts.judges[0][0].beside) == 1 and len(fleet._slots._queue) == number)  # noqa: B023
+            until(lambda number=number: len(scripts.judges[0][0].beside) == 1 and len(fleet._slots._queue) == number)
         may_end.set()
     assert list(scripts.judges[0][0].beside) == [one.id for one in asked]
 

@@ -79,6 +79,7 @@ def test_the_judge_holds_twelve_times_a_large_input_at_most(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("believed_clocks")
 @pytest.mark.parametrize(("first", "early"), [("", 0), ("# triton\n", 1)])
 def test_without_room_a_kernel_compiles_before_its_trials_and_each_trial_waits_for_room(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, first: str, early: int
@@ -96,9 +97,6 @@ def test_without_room_a_kernel_compiles_before_its_trials_and_each_trial_waits_f
         return real(self, *given, **options)
 
     monkeypatch.setattr(CandidateProcess, "trial_call", noted)
-    # On a busy machine the judge would evaluate it once more.
-    monkeypatch.setattr(paired_timing, "check_clocks", lambda *_, **__: None)
-    monkeypatch.setattr(paired_timing, "_corrected", lambda context, rounds, names: rounds)
     kernel = Kernel.from_source(as_model_new(problem.source_for("cpu")) + first)
     assert judge.evaluate(problem, kernel).verdict is Verdict.CORRECT
     assert held == [False] * early + [True] * judge._problem.prepared.trials

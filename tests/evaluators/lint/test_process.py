@@ -1,6 +1,5 @@
 """The lint in a process of its own: whatever a file does to it, the next one is read."""
 
-import math
 import os
 import signal
 import subprocess
@@ -57,16 +56,6 @@ def test_what_cannot_be_read_is_refused(reader: LintProcess, source: str, refusa
     assert reader.lint(HONEST) == lint(HONEST)
 
 
-def test_an_honest_file_costs_little(reader: LintProcess) -> None:
-    reader.lint(HONEST)
-    alone = apart = math.inf
-    deadline = time.monotonic() + 20
-    while apart - alone >= 0.005 or alone == math.inf:
-        assert time.monotonic() < deadline
-        alone = min(alone, _seconds(lambda: lint(HONEST)))
-        apart = min(apart, _seconds(lambda: reader.lint(HONEST)))
-
-
 @pytest.mark.slow
 def test_files_beyond_a_limit_are_refused_and_the_next_is_read(
     reader: LintProcess, monkeypatch: pytest.MonkeyPatch
@@ -121,9 +110,3 @@ def test_it_ends_with_its_judge_and_when_it_is_closed() -> None:
 def _pid(reader: LintProcess) -> int:
     assert reader._process is not None
     return reader._process.pid
-
-
-def _seconds(call: object) -> float:
-    start = time.perf_counter()
-    call()  # type: ignore[operator]
-    return time.perf_counter() - start

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from kbevolve.configs.errors import ArchiveError, EvaluatorError
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evolve.runs import lanes
 from kbevolve.evolve.runs.lanes import work_side_by_side
+from tests.waiting import until
 
 CPU = find_device("cpu")
 
@@ -52,6 +52,8 @@ class Logged:
         try:
             yield work
         finally:
+            (self.folder / f"closing {os.getpid()}").touch()
+            time.sleep(0.3)
             (self.folder / f"closed {os.getpid()}").touch()
 
 
@@ -102,28 +104,25 @@ def test_where_all_processes_died_that_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interruption_ends_all_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ending, end = threading.Event(), lanes._end
-
-    def noted(*arguments: Any) -> None:
-        ending.set()
-        end(*arguments)
-
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_all_in_order(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt() -> None:
-        while not (tmp_path / "log").exists() or len(logged(tmp_path)) < 2:
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-        assert ending.wait(20)
-        os.kill(os.getpid(), signal.SIGINT)  # `timeout` signals the process and then its group
+        until(lambda: (tmp_path / "log").exists() and len(logged(tmp_path)) == 2)
+        os.kill(os.getpid(), number)
+        until(lambda: any(tmp_path.glob("closing *")))
+        os.kill(os.getpid(), number)  # `timeout` signals the process and then its group
 
-    monkeypatch.setattr(lanes, "_end", noted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    monkeypatch.setattr(lanes, "_ONE_INTERRUPTION_SECONDS", 20.0)
+    before = signal.signal(number, signal.default_int_handler)  # SIGTERM is as Ctrl-C; background jobs ignore SIGINT
     try:
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, "slow", "slow", "never")
         interrupter.join()
+        assert signal.getsignal(number) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     assert len(list(tmp_path.glob("closed *"))) == 2

@@ -2,21 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from kbevolve.configs.errors import Unanswered
 from kbevolve.evolve.search import executor as executor_module
 from kbevolve.evolve.search.executor import Executor
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    """Wait for something that other threads bring about."""
-    give_up = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < give_up, "it did not come about"
-        time.sleep(0.005)
+from tests.waiting import until
 
 
 def test_what_is_urgent_comes_first_and_results_come_to_the_caller() -> None:
@@ -49,7 +41,7 @@ def test_a_team_has_so_many_threads_and_no_more() -> None:
 
     for number in range(8):
         executor.submit("work", (0, number, 0), lambda number=number: work(number), lambda _: None)
-    eventually(lambda: running == {0, 1, 2})
+    until(lambda: running == {0, 1, 2})
     for _ in range(8):
         together.release()
         executor.step()
@@ -75,17 +67,17 @@ def test_stopping_keeps_what_is_finished_in_time_and_gives_up_the_rest(monkeypat
     # `stop` looks at the clock as soon as no work waits any more.
     monkeypatch.setattr(executor_module, "monotonic", lambda: emptied.set() or time.monotonic())
     executor.submit("work", (0, 0, 0), lambda: begun.append(0) or (emptied.wait(20) and "in time"), kept.append)
-    eventually(lambda: begun == [0])
+    until(lambda: begun == [0])
     executor.submit("work", (0, 1, 0), lambda: begun.append(1) or never.wait(30), kept.append)
     executor.submit("work", (0, 2, 0), lambda: kept.append("begun after the stop"), kept.append)
-    eventually(lambda: begun == [0, 1])
+    until(lambda: begun == [0, 1])
     started = time.monotonic()
     executor.stop(seconds=1.0)
     assert kept == ["in time"]
     assert time.monotonic() - started < 10
     executor.submit("work", (0, 3, 0), lambda: "late", kept.append)
     never.set()
-    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("work-")])
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("work-")])
     assert kept == ["in time"]
 
 

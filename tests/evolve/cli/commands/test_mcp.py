@@ -155,16 +155,16 @@ def test_who_waits_long_hears_that_somebody_is_at_work(tmp_path: Path, monkeypat
         def runs(self) -> dict[str, Any]:
             """List what is there, slowly."""
             self.doing = "g1/i0/s0, mutate: correct"
-            assert heard.wait(20)
+            assert enough.wait(20)
             return {"runs": []}
 
     beats: list[tuple[float, str | None]] = []
-    heard = threading.Event()
+    enough = threading.Event()
 
     async def beat(progress: float, total: float | None, message: str | None) -> None:
         beats.append((progress, message))
         if [message for _, message in beats].count("g1/i0/s0, mutate: correct") == 3:
-            heard.set()
+            enough.set()
 
     async def main() -> None:
         async with mcp.Client(mcp_server.build_server(Slow(tmp_path / "kbevolve.db", "cpu"))) as client:
@@ -173,7 +173,7 @@ def test_who_waits_long_hears_that_somebody_is_at_work(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(mcp_server, "SECONDS", 0.05)
     anyio.run(main)
-    assert heard.is_set()
+    assert enough.is_set()
     assert beats[0][0] == 0.05
     assert [progress for progress, _ in beats] == sorted({progress for progress, _ in beats})
 
