@@ -46,20 +46,26 @@ CONVOLUTIONS = {
     "11x11 step 4": ((256, 3, 224, 224), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
     "3x3": ((64, 64, 56, 56), (128, 64, 3, 3), {"padding": (1, 1)}),
     "3x3 wide": ((32, 128, 28, 28), (512, 128, 3, 3), {"padding": (1, 1)}),
+    "3x3 step 2": ((64, 128, 56, 56), (128, 128, 3, 3), {"stride": (2, 2), "padding": (1, 1)}),
+    "1x1 step 2": ((64, 256, 56, 56), (512, 256, 1, 1), {"stride": (2, 2)}),
+    "1d step 3, dilated": ((16, 64, 524280), (128, 64, 3), {"stride": (3,), "dilation": (4,)}),
     "3x3 of 8": ((128, 8, 256, 256), (64, 8, 3, 3), {}),
+    "3x3 of 16": ((16, 16, 1024, 1024), (128, 16, 3, 3), {}),
     "1x1 of 10": ((10, 192, 28, 28), (96, 192, 1, 1), {}),
     "3x3 of 10": ((10, 96, 28, 28), (128, 96, 3, 3), {"padding": (1, 1)}),
     "1x1 of 10, deep": ((10, 832, 7, 7), (384, 832, 1, 1), {}),
     "depthwise": ((16, 64, 512, 512), (64, 1, 3, 3), {"padding": (1, 1), "groups": 64}),
     "turned 4x4 step 2": ((16, 64, 64, 64), (64, 64, 4, 4), {"stride": (2, 2), "padding": (1, 1), "transposed": True}),
+    "turned 3x7": ((8, 32, 512, 1024), (32, 32, 3, 7), {"padding": (1, 3), "transposed": True}),
     "turned 3x3x3 step 2": (
         (8, 32, 16, 32, 32),
         (32, 64, 3, 3, 3),
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
-#: Of these some by templates that split the numbers themselves: of few channels, and in one launch.
+#: Of these some by templates that split the numbers themselves: of few channels, by windows, and in one launch.
 GATHERED = {f"{name}, gathered": name for name in ("11x11 step 4", "3x3 of 8")}
+WINDOWS = {f"{name}, windows": name for name in ("3x3 of 8", "3x3 of 16", "turned 3x7")}
 SMALL = {f"{name}, small": name for name in ("1x1 of 10", "3x3 of 10", "1x1 of 10, deep")}
 #: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
 ATTENTIONS = {
@@ -75,7 +81,7 @@ ROWS = {
     "group norm": ((112, 64, 512, 512), "normalise", 8 * 512 * 512, 64),
 }
 
-CASES = [*PRODUCTS, *SKINNY, *CONVOLUTIONS, *GATHERED, *SMALL, *ATTENTIONS, *ROWS]
+CASES = [*PRODUCTS, *SKINNY, *CONVOLUTIONS, *GATHERED, *WINDOWS, *SMALL, *ATTENTIONS, *ROWS]
 
 
 def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -122,12 +128,13 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         return attention(name, templates)
     if name in ROWS:
         return row_function(name, templates)
-    inputs, filters, given = CONVOLUTIONS[{**GATHERED, **SMALL}.get(name, name)]
+    inputs, filters, given = CONVOLUTIONS[{**GATHERED, **WINDOWS, **SMALL}.get(name, name)]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
     options = {"bias": None, **options, "transposed": False, "groups": 1} | given
     own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
     own = templates.gathered_convolution if name in GATHERED else own
+    own = templates.window_convolution if name in WINDOWS else own
     own = templates.small_convolution if name in SMALL else own
     positions = [
         options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")

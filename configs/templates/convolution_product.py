@@ -35,15 +35,21 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
 @gluon.jit
 def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_slots, xl_slots, wh_slots, wl_slots,
                rest_h_slots, rest_l_slots, full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS,
-               x_rows, w_rows, U_H: gl.constexpr, U_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr,
-               BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
-    # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted. In fp8 lo has two planes.
+               pixels, w_rows, U_H: gl.constexpr, U_W: gl.constexpr, F_D: gl.constexpr, F_H: gl.constexpr,
+               F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr, P_W: gl.constexpr, B_D: gl.constexpr,
+               B_H: gl.constexpr, B_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr,
+               STAGES: gl.constexpr, FP8: gl.constexpr):
+    # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted, of its own position of a step
+    # of F, the first B behind its beginning. In fp8 lo has two planes.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile // tiles_n * 128, tile % tiles_n * (BN + REST)
         for chunk in range(chunks):
             slot, group = step % STAGES, chunk // CHUNKS
-            row = m0 + (group // (U_H * U_W) * D_D * PH + group // U_W % U_H * D_H) * PW + group % U_W * JOINED * D_W
+            u_d, u_h, u_w = group // (U_H * U_W), group // U_W % U_H, group % U_W
+            phase = (u_d % P_D * P_H + u_h % P_H) * P_W + u_w % P_W
+            shift = ((u_d * D_D + B_D) // F_D * PH + (u_h * D_H + B_H) // F_H) * PW + (u_w * JOINED * D_W + B_W) // F_W
+            row = m0 + phase * pixels + shift
             c = (chunk - group * CHUNKS) * BK
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
             bar = full.index(slot)
@@ -51,7 +57,8 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
             for part in gl.static_range(2 + 2 * FP8):
                 half, plane = part % 2, part // 2
                 to = xl_slots.index((2 * slot + half) * (1 + FP8) + plane)
-                tma.async_copy_global_to_shared(xl_desc, [row + plane * x_rows + half * 64, c], bar, to)
+                at = row + plane * (P_D * P_H * P_W * pixels + JOINED - 1) + half * 64
+                tma.async_copy_global_to_shared(xl_desc, [at, c], bar, to)
             tma.async_copy_global_to_shared(wh_desc, [n0, chunk * BK], bar, wh_slots.index(slot))
             tma.async_copy_global_to_shared(xh_desc, [row, c], bar, xh_slots.index(2 * slot))
             tma.async_copy_global_to_shared(xh_desc, [row + 64, c], bar, xh_slots.index(2 * slot + 1))
@@ -130,8 +137,10 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
               bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d,
               o_h, o_w, CHUNKS, U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr,
               S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
-              BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
-    # A convolution of step 1 over padded images, and what follows it, by one program for each multiprocessor.
+              BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr,
+              F_D: gl.constexpr, F_H: gl.constexpr, F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr,
+              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr):
+    # A convolution over padded images, and what follows it, by one program for each multiprocessor.
     PLANES: gl.constexpr = 1 + FP8
     xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES * PLANES, FP8)
     wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES * PLANES, FP8)
@@ -148,6 +157,6 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
                          o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8)),
         (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
-                      full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, pixels + JOINED - 1, N,
-                      U_H, U_W, BN, REST, BK, STAGES, FP8)),
+                      full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, pixels, N,
+                      U_H, U_W, F_D, F_H, F_W, P_D, P_H, P_W, B_D, B_H, B_W, BN, REST, BK, STAGES, FP8)),
     ], [4, 1], [240, 24])

@@ -175,8 +175,9 @@ def gathered_convolution(x, weight, *, stride, padding, dilation, transposed, ou
     weight = weight.contiguous()
     if STAGED and all(apart == 1 for apart in dilation):
         staged = staged_convolution_of(x.device, x.shape, weight.shape, tuple(stride), tuple(padding), epilogue)
-        if staged.fits:
-            return staged(x, weight, bias, extras)
+        if staged is not None:
+            # Four numbers are read at once.
+            return staged(x.clone() if x.data_ptr() % 16 else x, weight, bias, extras)
     found = gathered_convolution_of(
         place_of(x, weight, bias, *extras), x.shape, weight.shape, bias is not None, tuple(stride), tuple(padding),
         tuple(dilation), epilogue)

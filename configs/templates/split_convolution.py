@@ -8,19 +8,29 @@ def conv_place(place, H, W, DIMS: tl.constexpr):
 
 @triton.jit
 def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s_n, s_c, s_d, s_h, s_w, PD, PH, PW, CP,
-               F_D, F_H, F_W, lead_d, lead_h, lead_w, plane, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
-               BC: tl.constexpr, FP8: tl.constexpr):
+               F_D, F_H, F_W, lead_d, lead_h, lead_w, plane, pixels, P_D, P_H, P_W, q_d, q_h, q_w, a_d, a_h, a_w,
+               DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr, FP8: tl.constexpr,
+               PHASED: tl.constexpr):
     # hi and lo of [N, C, D, H, W] times the power of two of its sample, as [N, PD, PH, PW, CP]: with zeros before and
-    # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels. What is
-    # not finite, or above its sample's top, counts as zero, and is added at the end.
-    places, folds = PD * PH * PW, F_D * F_H * F_W
+    # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels. PHASED:
+    # as one such tensor for each of the P_D x P_H x P_W positions of a step that taps see, the first at q, each a
+    # further on. What is not finite, or above its sample's top, counts as zero, and is added at the end.
+    places, folds = PD * PH * PW, 1 if PHASED else F_D * F_H * F_W
     tiles, slices = tl.cdiv(places, BP), tl.cdiv(CP, BC)
     place = pid % tiles * BP + tl.arange(0, BP)
     channel = pid // tiles % slices * BC + tl.arange(0, BC)
     n = (pid // tiles // slices).to(INDEX)
+    first = n * places
+    if PHASED:
+        phase, n = n % (P_D * P_H * P_W), n // (P_D * P_H * P_W)
+        first = phase * pixels + n * places
     d0, h0, w0 = conv_place(place, PH, PW, DIMS)
     c = channel // folds
-    d1, h1, w1 = conv_place(channel - c * folds, F_H, F_W, DIMS)
+    if PHASED:
+        d1, h1, w1 = conv_place(phase + 0 * channel, P_H, P_W, DIMS)
+        d1, h1, w1 = (q_d + d1 * a_d) % F_D, (q_h + h1 * a_h) % F_H, (q_w + w1 * a_w) % F_W
+    else:
+        d1, h1, w1 = conv_place(channel - c * folds, F_H, F_W, DIMS)
     d0, h0, w0 = d0 * F_D - lead_d, h0 * F_H - lead_h, w0 * F_W - lead_w
     w = w0[None, :] + w1[:, None]
     inside = (w >= 0) & (w < W) & (c < C)[:, None] & (place < places)[None, :]
@@ -38,7 +48,7 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
         split_list(~kept, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
         v = tl.where(kept, v, 0.0)
     v = tl.trans(v * (split_exponent(top, n, True, 268 - FP8) << 23).to(tl.float32, bitcast=True))
-    to = (n * places + place.to(INDEX))[:, None] * CP + channel[None, :]
+    to = (first + place.to(INDEX))[:, None] * CP + channel[None, :]
     there = (place < places)[:, None] & (channel < CP)[None, :]
     if FP8:
         split_small(v, hi_ptr, lo_ptr, to, to, to + plane, there)
@@ -101,7 +111,8 @@ def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, 
 # One compiled kernel serves many convolutions of a network: where it does not pay, Triton does not look at numbers.
 CONV_SIZES = [
     "images", "targets", "C", "H", "W", "PH", "PW", "OCTETS", "lead_d", "lead_h", "lead_w", "SIXTEENS",
-    "OH", "OW", "crop_d", "crop_h", "crop_w", "o_n", "o_d", "o_h", "o_w", "x_plane", "w_plane"]
+    "OH", "OW", "crop_d", "crop_h", "crop_w", "o_n", "o_d", "o_h", "o_w", "x_plane", "w_plane", "P_D", "P_H", "P_W",
+    "q_d", "q_h", "q_w", "a_d", "a_h", "a_w"]
 CONV_ALIGNED_OR_NOT = [
     "D", "PD", "x_c", "x_d", "F_D", "F_H", "F_W", "K_D", "K_H", "K_W", "w_f", "w_c", "w_d", "w_h", "w_w", "U_D",
     "U_H", "U_W", "JOINED", "OD"]
@@ -111,18 +122,23 @@ CONV_ALIGNED_OR_NOT = [
 def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_ptr, real_ptr, inverse_ptr,
                images, targets, pixels, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, OCTETS, F_D, F_H, F_W,
                lead_d, lead_h, lead_w, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W, JOINED, SIXTEENS,
-               OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, x_plane, w_plane, S_D: tl.constexpr,
-               S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr, DIMS: tl.constexpr, INDEX: tl.constexpr,
-               BP: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, FP8: tl.constexpr):
+               OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, x_plane, w_plane, P_D, P_H, P_W, q_d,
+               q_h, q_w, a_d, a_h, a_w, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr,
+               DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+               BE: tl.constexpr, FP8: tl.constexpr, PHASED: tl.constexpr):
     # One launch: the first programs have images, then come those of targets and of filters.
     pid = tl.program_id(0)
     CP, WIDTH = OCTETS * 8, SIXTEENS * 16  # so the compiler knows what they are multiples of
     if pid < images:
         conv_image(pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
-                   F_D, F_H, F_W, lead_d, lead_h, lead_w, x_plane, DIMS, INDEX, BP, BC, FP8)
+                   F_D, F_H, F_W, lead_d, lead_h, lead_w, x_plane, pixels, P_D, P_H, P_W, q_d, q_h, q_w, a_d, a_h, a_w,
+                   DIMS, INDEX, BP, BC, FP8, PHASED)
     elif pid < images + targets:
         conv_targets(pid - images, top_x, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW, OD, OH, OW,
                      crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D, S_H, S_W, DIMS, INDEX, BM, FP8)
+    elif PHASED:
+        conv_filter(pid - images - targets, w, top_w, wh, wl, C, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W,
+                    JOINED, CP, WIDTH, 1, 1, 1, w_plane, S_D, S_H, S_W, TURNED, BE, FP8)
     else:
         conv_filter(pid - images - targets, w, top_w, wh, wl, C, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W,
                     JOINED, CP, WIDTH, F_D, F_H, F_W, w_plane, S_D, S_H, S_W, TURNED, BE, FP8)
@@ -196,8 +212,52 @@ def conv_format(x, weight):
 
 def conv_fits(x, weight, transposed, groups, dilation, stride):
     apart = all(s == 1 or d == 1 for s, d in zip(stride, dilation))
-    few = not transposed or torch.Size(stride).numel() < 32  # a bit for each output of a step
-    return x.dtype == weight.dtype == torch.float32 and groups == 1 and apart and few and x.dim() > 2
+    few = torch.Size(stride).numel() < 32  # a bit for each output of a step
+    fits = not transposed or (apart and few)
+    return x.dtype == weight.dtype == torch.float32 and groups == 1 and fits and x.dim() > 2
+
+
+def conv_chunks(numbers):
+    """Numbers of a chunk, and chunks, of so many side by side for each group of taps."""
+    bk = max(16 + 16 * CONV_FP8, min(CONV_K, triton.next_power_of_2(numbers)))
+    return bk, triton.cdiv(numbers, bk)
+
+
+class SplitSteps:
+    """How a convolution with steps reads its input: a step's positions among the channels, or in a tensor each.
+
+    The first has few taps that are wide, and zeros for taps that the filter has not; the second has the filter's own.
+    """
+
+    def __init__(self, channels, taps, stride, padding, dilation, phased):
+        self.phased = phased
+        ones = (1, 1, 1)
+        self.fold = ones if phased else stride
+        self.step = stride if phased else ones
+        self.taps = list(taps) if phased else [triton.cdiv(t, s) for t, s in zip(taps, stride)]
+        #: Rows of a step before the first position, and where the first tap is behind their beginning.
+        self.rows = [triton.cdiv(p, s) for p, s in zip(padding, self.step)] if phased else [0, 0, 0]
+        self.lead = [r * s for r, s in zip(self.rows, self.step)] if phased else list(padding)
+        self.first = [a - p for a, p in zip(self.lead, padding)] if phased else [0, 0, 0]
+        self.phases = [min(t, s // math.gcd(s, d)) for t, s, d in zip(self.taps, self.step, dilation)]
+        #: The last tap's place, in rows.
+        self.reach = [(b + d * (t - 1)) // s for b, d, t, s in zip(self.first, dilation, self.taps, self.step)]
+        self.octets = triton.cdiv(channels * math.prod(self.fold), 8 + 8 * CONV_FP8) * (1 + CONV_FP8)
+        # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
+        self.joined = self.taps[2] if dilation[2] == self.step[2] == 1 else 1
+        self.groups = (self.taps[0], self.taps[1], self.taps[2] // self.joined)
+        self.bk, self.chunks = conv_chunks(self.joined * 8 * self.octets)
+        self.total = math.prod(self.groups) * self.chunks * self.bk
+
+
+def conv_steps(channels, taps, stride, padding, dilation):
+    """Of both ways the one that multiplies less; where taps with steps are apart, each position in a tensor."""
+    given = (channels, taps, stride, padding, dilation)
+    phased = SplitSteps(*given, True)
+    if any(s > 1 and d > 1 for s, d in zip(stride, dilation)):
+        return phased
+    folded = SplitSteps(*given, False)
+    return min(folded, phased, key=lambda one: one.total)
 
 
 class SplitConvolution:
@@ -216,36 +276,32 @@ class SplitConvolution:
         full = x.reshape(batch, channels, *ones, *x.shape[2:])
         own = weight.reshape(*weight.shape[:2], *ones, *weight.shape[2:])
         sizes, own_taps = full.shape[2:], own.shape[2:]
-        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
         if transposed:
             own = own.transpose(0, 1)
+            taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
             out_sizes = [(size - 1) * s - 2 * p + d * (t - 1) + e + 1
                          for size, s, p, d, t, e in zip(sizes, stride, padding, dilation, own_taps, extra)]
             # Each of the s outputs of a step is a convolution of step 1 with every s-th tap, from the last to the first.
-            fold, steps, crop = (1, 1, 1), stride, padding
+            steps, crop = stride, padding
             lead = [d * (t - 1) for d, t in zip(dilation, taps)]
+            how = SplitSteps(channels, taps, (1, 1, 1), lead, dilation, False)
             found = [(out + p - 1) // s + 1 for out, p, s in zip(out_sizes, padding, stride)]
         else:
             out_sizes = [(size + 2 * p - d * (t - 1) - 1) // s + 1
                          for size, s, p, d, t in zip(sizes, stride, padding, dilation, own_taps)]
-            # With a step of s, s positions become channels, and ceil(t / s) taps of step 1 remain.
-            fold, steps, crop, lead, found = stride, (1, 1, 1), (0, 0, 0), padding, out_sizes
-        padded = [count + d * (t - 1) for count, d, t in zip(found, dilation, taps)]
+            how = conv_steps(channels, own_taps, stride, padding, dilation)
+            steps, crop, found = (1, 1, 1), (0, 0, 0), out_sizes
+        padded = [count + reach for count, reach in zip(found, how.reach)]
         places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
-        octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8 + 8 * CONV_FP8) * (1 + CONV_FP8)
-        cp = octets * 8
-        # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
-        joined = taps[2] if dilation[2] == 1 else 1
-        groups = (taps[0], taps[1], taps[2] // joined)
-        bk = max(16 + 16 * CONV_FP8, min(CONV_K, triton.next_power_of_2(joined * cp)))
-        chunks = triton.cdiv(joined * cp, bk)
-        total = groups[0] * groups[1] * groups[2] * chunks * bk
+        cp, joined, groups, bk, chunks, total = 8 * how.octets, how.joined, how.groups, how.bk, how.chunks, how.total
         pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]
-        index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
+        seen = math.prod(how.phases) * pixels
+        index = tl.int32 if max(x.numel(), seen * cp, numbers) < 2**31 else tl.int64
         out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device="meta", memory_format=conv_format(x, weight))
         o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
         bc, be = min(64, triton.next_power_of_2(cp)), 256 if total <= 256 else 1024
-        images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
+        images = math.prod(how.phases) * batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc)
+        targets = triton.cdiv(pixels, 1024)
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
         row_tiles, count = triton.cdiv(pixels, 128), split_multiprocessors(place[0])
@@ -254,30 +310,32 @@ class SplitConvolution:
         tiles = row_tiles * triton.cdiv(rows, bn + rest)
         self.batch, self.filters, self.pixels = batch, filters, pixels
         self.out_shape, self.out_strides = out.shape, out.stride()
-        x_plane, w_plane = (pixels + joined - 1) * cp, rows * total
+        x_plane, w_plane = (seen + joined - 1) * cp, rows * total
         planes = 1 + CONV_FP8  # of lo; in fp8 with hi beside it
         small = torch.float8_e4m3fn if CONV_FP8 else torch.float16
         listed, places_of = split_index(x.numel()), torch.int32 if index == tl.int32 else torch.int64
         self.room = Room((torch.float16, x_plane), (small, planes * x_plane), (torch.float16, w_plane),
                          (small, planes * w_plane), (listed, x.numel()), (places_of, pixels), (torch.int32, pixels),
                          (torch.float32, pixels))
-        behind = CONV_FP8 * (pixels + joined - 1)
-        self.x_views = [((pixels + more, joined * cp), (cp, 1), (64, bk)) for more in (0, behind)]
+        behind = CONV_FP8 * (seen + joined - 1)
+        self.x_views = [((seen + more, joined * cp), (cp, 1), (64, bk)) for more in (0, behind)]
         self.w_views = [((planes * rows if lo else rows, total), (total, 1), (width, bk))
                         for width in (bn, rest or bn) for lo in (False, True)]
         self.tops = conv_tops(x, weight, transposed)
         self.pairs = PlannedLaunch(
             conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
-            (images, targets, pixels, channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps,
-             *own.stride(), *groups, joined, chunks * bk // 16, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
-             CONV_FP8 * w_plane), S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index,
-            BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8)
+            (images, targets, pixels, channels, *sizes, *full.stride(), *padded, how.octets,
+             *(how.step if how.phased else how.fold), *how.lead, *own_taps, *own.stride(), *groups, joined,
+             chunks * bk // 16, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
+             CONV_FP8 * w_plane, *how.phases, *how.first, *dilation), S_D=steps[0], S_H=steps[1], S_W=steps[2],
+            TURNED=transposed, DIMS=dims, INDEX=index, BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8, PHASED=how.phased)
         self.gemm = PlannedLaunch(
             conv_gemm, (min(tiles, count),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
             HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, FP8=CONV_FP8,
-            num_warps=4)
+            **dict(zip(("F_D", "F_H", "F_W", "P_D", "P_H", "P_W", "B_D", "B_H", "B_W"),
+                       (*how.step, *how.phases, *how.first))), num_warps=4)
         self.spread = PlannedLaunch(
             conv_spread, (256,),
             (channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding, *full.stride(), *own.stride(),

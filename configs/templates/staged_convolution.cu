@@ -27,27 +27,8 @@ constexpr bool PAIRED = SW % 2 == 1;
 constexpr bool WIDE = W % 4 == 0 && PW == 0;
 static_assert(SMEM <= 232448, "shared memory");
 
-@functions.cu@
-// What follows: at is the place in the result, column its filter.
-FUNCTION followed(float value, const float* e0, const float* e1, const float* e2, const float* e3, int64_t at, int column) {
-  EPILOGUE
-  return value;
-}
-
+@convolution_parts.cu@
 @staged_filters.cu@
-__device__ __forceinline__ void bar_init(uint32_t bar, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
-}
-__device__ __forceinline__ void bar_arrive(uint32_t bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-__device__ __forceinline__ void bar_wait(uint32_t bar, uint32_t parity) {
-  uint32_t done;
-  do {
-    asm volatile("{ .reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P; }"
-                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
-  } while (!done);
-}
 
 // p (64 x BN) = or += 64 x 16 in registers times 16 x BN in shared memory
 __device__ __forceinline__ void product(float (&p)[BN / 2], const uint32_t (&a)[4], uint64_t b, int add) {
@@ -103,14 +84,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
       next.advance(stop);
       read++;
     }
-    if (threadIdx.x == 0) {
-      asm volatile("griddepcontrol.wait;" ::: "memory");
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ready), "r"(PACKED) : "memory");
-      for (int i = 0; i < PACKED; i += 16384)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                     ::"r"(base + i), "l"(packed + (int64_t)block * PACKED + i), "r"(min(16384, PACKED - i)), "r"(ready)
-                     : "memory");
-    }
+    if (threadIdx.x == 0) copy_filters(base, packed + (int64_t)block * PACKED, PACKED, ready);
     __syncwarp();
     for (int number = 0; number < read;) {
 #pragma unroll
@@ -319,23 +293,6 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
 
 extern "C" int staged(const float* x, const float* w, const float* bias, uint8_t* packed, const float* e0,
                       const float* e1, const float* e2, const float* e3, float* out, int blocks, cudaStream_t stream) {
-  pack_filters<<<BLOCKS * BN, 256, 0, stream>>>(w, bias, packed);
-  cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) return status;
-  status = cudaFuncSetAttribute(convolve, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM);
-  if (status != cudaSuccess) return status;
-  // It may begin while the filters are packed, and waits for them itself.
-  cudaLaunchAttribute attribute[1];
-  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute[0].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(blocks / BLOCKS * BLOCKS);
-  config.blockDim = dim3(384);
-  config.dynamicSmemBytes = SMEM;
-  config.stream = stream;
-  config.attrs = attribute;
-  config.numAttrs = 1;
-  status = cudaLaunchKernelEx(&config, convolve, x, w, (const uint8_t*)packed, e0, e1, e2, e3, out, (uint32_t)0);
-  if (status != cudaSuccess) return status;
-  return cudaGetLastError();
+  return launch_both(BLOCKS * BN, w, bias, packed, convolve, blocks / BLOCKS * BLOCKS, SMEM, stream, x, w,
+                     (const uint8_t*)packed, e0, e1, e2, e3, out, (uint32_t)0);
 }

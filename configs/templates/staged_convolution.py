@@ -2,7 +2,6 @@ STAGED = 1  # tune: 1, 0
 # tune STAGED_CHUNK, STAGED_TURNS, STAGED_FP8 if: STAGED
 STAGED_SOURCE = r"""
 @staged_convolution.cu@"""
-STAGED_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
 
 
 def staged_constants(x_shape, w_shape, stride, padding):
@@ -34,58 +33,21 @@ def staged_constants(x_shape, w_shape, stride, padding):
 
 def staged_source(constants, epilogue):
     """The source for these constants, with the instructions for BN filters and what follows."""
-    count = constants["BN"] // 2
-    sums = ", ".join(f"%{i}" for i in range(count))
-    outputs = ", ".join(f'"+f"(p[{i}])' for i in range(count))
-
-    def instruction(types, rest):
-        return (
-            f'asm volatile("{{ .reg .pred q; setp.ne.b32 q, %{count + 5}, 0; '
-            f'wgmma.mma_async.sync.aligned.m64n{constants["BN"]}{types} {{{sums}}}, '
-            f'{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, q, 1, 1{rest}; }}" '
-            f': {outputs} : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));\n'
-        )
-
-    lines = "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items())
-    parts = {
-        "CONSTANTS\n": lines + "\n", "SMALL_PRODUCT\n": instruction("k32.f32.e5m2.e4m3", ""),
-        "PRODUCT\n": instruction("k16.f32.f16.f16", ", 0"), "EPILOGUE\n": EPILOGUES_IN_CUDA[epilogue] + "\n",
+    form, a = f"m64n{constants['BN']}", [f'"r"(a[{i}])' for i in range(4)]
+    products = {
+        "SMALL_PRODUCT": cuda_product(f"{form}k32.f32.e5m2.e4m3", constants["BN"] // 2, a),
+        "PRODUCT": cuda_product(f"{form}k16.f32.f16.f16", constants["BN"] // 2, a, ", 0"),
     }
-    source = STAGED_SOURCE
-    for name, text in parts.items():
-        source = source.replace(name, text)
-    return source
+    return cuda_convolution_source(STAGED_SOURCE, constants, products, epilogue)
 
 
-class StagedConvolution:
-    """What the device, sizes and strides decide of a convolution of few channels in CUDA C++; `fits` where it can be."""
-
-    def __init__(self, device, x_shape, w_shape, stride, padding, epilogue):
-        ones, none = (1,) * (5 - len(x_shape)), (0,) * (5 - len(x_shape))
-        sizes = ((*shape[:2], *ones, *shape[2:]) for shape in (x_shape, w_shape))
-        constants = staged_constants(*sizes, (*ones, *stride), (*none, *padding))
-        self.fits = constants is not None
-        if not self.fits:
-            return
-        out_sizes = (constants["OD"], constants["OH"], constants["OW"])[len(ones):]
-        self.out_shape = (x_shape[0], w_shape[0], *out_sizes)
-        self.packed = constants["BLOCKS"] * constants["BN"] * (64 * constants["STEPS"] + 8)
-        self.count = torch.cuda.get_device_properties(device).multi_processor_count
-        self.library = cuda_library("staged", staged_source(constants, epilogue), STAGED_FLAGS,
-                                    *9 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p)
-
-    def __call__(self, x, weight, bias, extras):
-        if x.data_ptr() % 16:  # four numbers are read at once
-            x = x.clone()
-        packed = torch.empty(self.packed, device=x.device, dtype=torch.uint8)
-        out = torch.empty(self.out_shape, device=x.device, dtype=torch.float32)
-        others = [one.data_ptr() for one in (*extras, *4 * (out,))[:4]]
-        bias = None if bias is None else bias.data_ptr()
-        status = self.library.staged(x.data_ptr(), weight.data_ptr(), bias, packed.data_ptr(), *others, out.data_ptr(),
-                                     self.count, stream_of(x))
-        if status:
-            raise RuntimeError(f"staged convolution: CUDA error {status}")
-        return out
-
-
-staged_convolution_of = functools.lru_cache(maxsize=None)(StagedConvolution)
+@functools.lru_cache(maxsize=None)
+def staged_convolution_of(device, x_shape, w_shape, stride, padding, epilogue):
+    """What computes a convolution of few channels, in 1, 2 or 3 dimensions; None where it does not fit."""
+    ones, none = (1,) * (5 - len(x_shape)), (0,) * (5 - len(x_shape))
+    sizes = ((*shape[:2], *ones, *shape[2:]) for shape in (x_shape, w_shape))
+    constants = staged_constants(*sizes, (*ones, *stride), (*none, *padding))
+    if constants is None:
+        return None
+    packed = constants["BLOCKS"] * constants["BN"] * (64 * constants["STEPS"] + 8)
+    return CudaConvolution("staged", device, len(stride), constants, staged_source(constants, epilogue), packed)

@@ -1,23 +1,9 @@
 // Filters: each split into two parts, in the order of an operand of the tensor cores.
-__device__ __forceinline__ uint32_t bits_of(__half2 a) { return *reinterpret_cast<uint32_t*>(&a); }
-
 __global__ void __launch_bounds__(256) pack_filters(const float* w, const float* bias, uint8_t* packed) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  __shared__ unsigned top;
   const int f = blockIdx.x, column = f % BN;
   uint8_t* to = packed + (int64_t)(f / BN) * PACKED;
-  if (threadIdx.x == 0) top = 0;
-  __syncthreads();
-  unsigned most = 0;
-  for (int i = threadIdx.x; i < TAPS && f < F; i += 256) {
-    const unsigned u = __float_as_uint(w[(int64_t)f * TAPS + i]) & 0x7fffffffu;
-    if (u < 0x7f800000u) most = max(most, u);
-  }
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (threadIdx.x % 32 == 0) atomicMax(&top, most);
-  __syncthreads();
-  // A power of two that brings the largest finite magnitude to [2^14, 2^15).
-  const int power = min(268 - (int)(top >> 23), 253);
+  const int power = power_of(w + (int64_t)f * TAPS, f < F ? TAPS : 0, [](int i) { return i; });
   const float scale = __uint_as_float((unsigned)power << 23);
   for (int i = threadIdx.x; i < STEPS * 16; i += 256) {
     const int g = i / 4, e = i % 4, kh = g % KH, j = g / KH % GW, row = g / KH / GW, kw = 4 * j + e;

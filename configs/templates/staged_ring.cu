@@ -51,13 +51,6 @@ __device__ __forceinline__ void fetch(float (&v)[EACH][NUMBERS], const float* x,
 __device__ __forceinline__ void store_two(uint32_t to, uint32_t a, uint32_t b) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b) : "memory");
 }
-__device__ __forceinline__ void split(float a, float b, uint32_t& high, uint32_t& low) {
-  a *= 16.0f, b *= 16.0f;
-  const __half2 pair = __floats2half2_rn(a, b);
-  const float2 back = __half22float2(pair);
-  high = bits_of(pair);
-  low = bits_of(__floats2half2_rn((a - back.x) * 2048.0f, (b - back.y) * 2048.0f));
-}
 
 // Four numbers in fp8, which has the range of fp16: high, and then low.
 __device__ __forceinline__ void split_small(const float (&v)[NUMBERS], uint32_t (&high)[NUMBERS - 2], uint32_t (&small)[NUMBERS - 2]) {

@@ -111,7 +111,7 @@ class Slots:
 
     def release(self, lease: Lease, *, worked: bool = False, failure: str = "") -> None:
         """A request is done. `worked` resets the count of failures, `failure` (one line) increases it."""
-        slot, over = lease.slot, False
+        slot = lease.slot
         with self._changed:
             if slot.judge is not lease.judge:
                 return  # it died meanwhile and was replaced
@@ -121,10 +121,10 @@ class Slots:
                 slot.failures = 0
             if failure:
                 self._count_failure(slot, failure)
-                if over := bool(slot.quarantine):
+                if slot.quarantine:
                     slot.judge, slot.under_way, slot.alone = None, 0, False
             self._changed.notify_all()
-        if over:
+        if slot.quarantine:
             lease.judge.close()
 
     def report_death(self, lease: Lease, failure: str, *, counts: bool) -> None:

@@ -53,7 +53,7 @@ CONVOLUTIONS: list[tuple[Shape, Shape, Options]] = [
 
 @pytest.fixture(params=SETTINGS, ids=NAMES)
 def gathered(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    files = ("imports", "no_epilogue", "cuda_library", "staged_convolution", "gathered_convolution")
+    files = ("imports", "no_epilogue", "cuda_library", "cuda_convolution", "staged_convolution", "gathered_convolution")
     text = "\n\n".join(map(template, files))
     return imported(with_values(text, request.param), tmp_path, "gathered")
 

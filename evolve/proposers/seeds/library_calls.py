@@ -14,7 +14,7 @@ from kbevolve.configs.syntax import literal
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
 _SPLIT, _GATHERED, _SMALL = "split_convolution", "gathered_convolution", "small_convolution"
-_LIBRARY, _STAGED = "cuda_library", "staged_convolution"
+_STAGED, _WINDOW, _FUSED_WINDOW = "staged_convolution", "window_convolution", "fused_window"
 _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
 _FUSED_SMALL, _ROWS = "fused_small", "row_statistics"
@@ -27,20 +27,23 @@ _CALLS = {
     "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
     "torch.ops.kbevolve.grouped.default": (_GROUPED, "fused_grouped_by_library"),
 }
-#: The place of `transposed` among the arguments of our operator for convolutions.
-_TRANSPOSED = 6
+#: The places of `stride` and `transposed` among the arguments of our operator for convolutions.
+_STRIDE, _TRANSPOSED = 3, 6
 #: The files that a template's function needs, and those that have its tunables.
 _PRODUCT_FILES = ("split_pairs", "split_products")
 _CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
+_CUDA_FILES = ("cuda_library", "cuda_convolution")
 _FILES = {
     _SPLIT: _CONVOLUTION_FILES,
-    _GATHERED: (_LIBRARY, _STAGED, _GATHERED),
+    _GATHERED: (*_CUDA_FILES, _STAGED, _GATHERED),
     _DIRECT: (_DIRECT,),
     _ATTENTION: ("attention_pairs", "attention_tiles", _ATTENTION),
     _ROWS: (_ROWS,),
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
-    _FUSED_GATHERED: (_LIBRARY, _STAGED, _GATHERED, "fused_gathers"),
+    _FUSED_GATHERED: (*_CUDA_FILES, _STAGED, _GATHERED, "fused_gathers"),
+    _WINDOW: (*_CUDA_FILES, _WINDOW),
+    _FUSED_WINDOW: (*_CUDA_FILES, _WINDOW, _FUSED_WINDOW),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL, _FUSED_SMALL),
     "skinny_mm": (*_PRODUCT_FILES, _SKINNY),
@@ -53,6 +56,8 @@ _TUNED = {
     _FUSED: ("convolution_product",),
     _GATHERED: (_STAGED, _GATHERED),
     _FUSED_GATHERED: (_STAGED, _GATHERED),
+    _WINDOW: (_WINDOW,),
+    _FUSED_WINDOW: (_WINDOW,),
     _SMALL: (_SMALL,),
     _FUSED_SMALL: (_SMALL,),
     "skinny_mm": (_SKINNY,),
@@ -66,6 +71,10 @@ _TUNED = {
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
+#: What computes those of a step of 1 whose filters fit into shared memory: the most pairs of taps of eight channels,
+#: and bytes of all filters, as `window_constants` of the template has it.
+_BY_WINDOWS = {_SPLIT: _WINDOW, _FUSED: _FUSED_WINDOW}
+_MOST_STEPS, _MOST_BYTES = 48, 110_000
 #: What computes them in one launch, the most floating-point operations that are offered to it, and the most with which
 #: a search begins with it, for filters of one tap and of more (docs/results/2026-11-28-small-convolutions.md). All but
 #: one of GoogleNet's 57 convolutions of ten images have fewer than the first.
@@ -152,10 +161,11 @@ def _call_at(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple[
         case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
             ours = _CALLS[name][0]
             turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
+            stride = ast.unparse(given[_STRIDE]) if ours == _FUSED else ""
             weights = () if ours == _ATTENTION else _sizes_of(given[1], sizes)
             if ours == _PRODUCT:
                 return _product(function, ours, given[0], given[1], sizes)
-            return _offered(function, ours, weights, result, turned)
+            return _offered(function, ours, weights, result, turned, stride)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
             by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
             weights = _sizes_of(given[-1], sizes) if given else ()
@@ -163,7 +173,7 @@ def _call_at(node: ast.AST, sizes: Mapping[str, tuple[int, ...]], result: tuple[
                 return _product(function, f"split_{function.attr}", given[-2], given[-1], sizes)
             if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
                 turned = by_name.get("transposed") == "True"
-                return _offered(function, _SPLIT, weights, result, turned)
+                return _offered(function, _SPLIT, weights, result, turned, by_name.get("stride", ""))
             if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
                 return _offered(function, _DIRECT, weights)
     return None
@@ -175,19 +185,32 @@ def _offered(
     weights: tuple[int, ...],
     result: tuple[int, ...] = (),
     turned: bool = False,
+    stride: str = "",
 ) -> LibraryCall:
-    """A call for one template, and for those for few channels and of one launch, where its sizes are known to suit."""
-    templates, plain = [ours], not turned and len(weights) > 2
+    """A call for one template, and for those of few channels, of one launch and by windows where its sizes suit."""
+    templates, plain, taps = [ours], not turned and len(weights) > 2, math.prod(weights[2:])
     few = plain and ours in _GATHERS and weights[1] <= MOST_CHANNELS
     if few:
         templates.append(_GATHERS[ours])
     first = len(templates)
     operations = 2 * math.prod((*result, *weights[1:])) if result else math.inf
-    if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and math.prod(weights[2:]) <= _MOST_TAPS:
+    small = operations <= (_MOST_SMALL_FIRST if taps == 1 else _MOST_SMALL_FIRST_OF_TAPS) and not few
+    if plain and ours in _IN_ONE_LAUNCH and operations <= _MOST_SMALL and taps <= _MOST_TAPS:
         templates.append(_IN_ONE_LAUNCH[ours])
-        most = _MOST_SMALL_FIRST if math.prod(weights[2:]) == 1 else _MOST_SMALL_FIRST_OF_TAPS
-        first = len(templates) if operations <= most and not few else first
+        first = len(templates) if small else first
+    if ours in _BY_WINDOWS and len(weights) > 2 and _by_windows(weights, turned, stride):
+        templates.append(_BY_WINDOWS[ours])
+        first = first if small else len(templates)
     return LibraryCall(function, tuple(templates), first, weights)
+
+
+def _by_windows(weights: tuple[int, ...], turned: bool, stride: str) -> bool:
+    """Whether the template for windows takes filters of these sizes and a step that is written so."""
+    filters, channels = weights[1::-1] if turned else weights[:2]
+    steps = math.ceil(math.prod(weights[2:]) * math.ceil(channels / 8) / 2)
+    held = 64 * steps * math.ceil(filters / (8 if filters <= 64 else 64)) * (8 if filters <= 64 else 64)
+    alone = bool(stride) and set(stride) <= set("[(1, )]")
+    return alone and steps <= _MOST_STEPS and held <= _MOST_BYTES and channels % 8 not in (1, 2, 3)
 
 
 def _product(

@@ -40,7 +40,7 @@ def with_split_products(source: str) -> str | None:
     used = [name for name in TEMPLATES if name in needed]
     templates = without_unused("\n\n\n".join(template(name).strip("\n") for name in used), names_in(text))
     switches = _switches(calls, tunables, used, {one.name for one in declared(templates)})
-    if "staged_convolution" not in used:
+    if "cuda_convolution" not in used:
         text = _without_cuda(text)
     lines = text.splitlines(keepends=True)
     place = _first_statement(text)

@@ -17,7 +17,7 @@ def _templated(*lines: str) -> str:
 
 def _small(channels: int, batch: int, taps: str = "1, 1") -> str:
     """A file with one convolution, of 320 000 times channels, batch and taps operations."""
-    call = "found = extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
+    call = "found = extern_kernels.convolution(a, b, stride=(2,), transposed=False, groups=1, bias=None)"
     weights = f"assert_size_stride(b, (64, {channels}, {taps}), ())"
     result = f"assert_size_stride(found, ({batch}, 64, 50, 50), ())"
     return _templated(call, weights, result)
@@ -54,6 +54,31 @@ def test_a_small_convolution_of_few_channels_begins_with_what_is_for_those() -> 
 def test_a_filter_of_many_taps_is_not_one_launch() -> None:
     assert "small_convolution" in _small(16, 1, "1, 31")
     assert "small_convolution" not in _small(16, 1, "4, 8")
+
+
+def _by_windows(filters: str, *, stride: str = "(1, 1)", turned: bool = False) -> str:
+    """A file with one large convolution."""
+    call = f"extern_kernels.convolution(a, b, stride={stride}, transposed={turned}, groups=1, bias=None)"
+    return _templated(f"assert_size_stride(b, ({filters}), ())", f"found = {call}")
+
+
+def test_a_convolution_whose_filters_fit_into_shared_memory_is_computed_by_windows() -> None:
+    for filters in ("64, 8, 3, 3", "128, 16, 3, 3", "64, 32, 3, 3", "16, 12, 5, 5"):
+        source = _by_windows(filters)
+        values = values_of(source)
+        chosen = values["PRODUCT_0"]
+        assert f"window_convolution if PRODUCT_0 == {chosen} else " in source
+        assert "WINDOW_READ" not in idle(source, values)
+        assert {"WINDOW_READ"} <= idle(source, values | {"PRODUCT_0": "1"})
+        assert "EPILOGUES_IN_CUDA" in source
+    assert "window_convolution if PRODUCT_0 == 2" in _by_windows("32, 48, 3, 3", turned=True)
+
+
+def test_others_are_not() -> None:
+    for filters in ("64, 3, 3, 3", "64, 9, 3, 3", "64, 96, 3, 3", "256, 32, 3, 3"):
+        assert "window" not in _by_windows(filters)
+    assert "window" not in _by_windows("64, 8, 3, 3", stride="(1, 2)")
+    assert "window" not in _by_windows("96, 32, 3, 3", turned=True)
 
 
 def _few_rows(rows: int, columns: int, strides: str = "(1, 4096)") -> str:

@@ -1,6 +1,8 @@
 """Inductor's code gets a template's products in place of a library's, each with a tunable."""
 
 import ast
+import functools
+import math
 import re
 from itertools import combinations, pairwise
 from types import SimpleNamespace
@@ -231,8 +233,8 @@ def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
-PREFIXES = ("split", "conv_", "cuda_", "direct", "attend_", "fused_", "epilogue_")
-PREFIXES += ("gather", "staged", "small", "skinny", "tf32", "row")
+PREFIXES = ("split", "conv_", "cuda", "direct", "attend_", "fused_", "epilogue_")
+PREFIXES += ("gather", "staged", "small", "skinny", "tf32", "window", "row")
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "imports"])
@@ -271,11 +273,15 @@ def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
 def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     inputs: tuple[int, ...], filters: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> None:
-    text = template("staged_convolution")
-    source = text[text.index("#define") : text.index('"""\nSTAGED_FLAGS')]
-    scope: dict[str, Any] = {"STAGED_SOURCE": source, "EPILOGUES_IN_CUDA": ("", "value = 2 * value;")}
+    text = "\n".join(map(template, ("cuda_convolution", "staged_convolution")))
+    source = text[text.index("#define") : text.index('"""\n\n\ndef staged_')]
+    scope: dict[str, Any] = {
+        "STAGED_SOURCE": source,
+        "EPILOGUES_IN_CUDA": ("", "value = 2 * value;"),
+        "functools": functools,
+    }
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    exec("\n".join(ast.unparse(node) for node in functions if "library" not in node.name), scope)
+    exec("\n".join(ast.unparse(node) for node in functions), scope)
     found = scope["staged_constants"](inputs, filters, stride, padding)
     held = found["BN"] * (64 * found["STEPS"] + 8) + 16 * found["STEPS"]
     assert held + found["SLOTS"] * (found["SLOT"] + 16) + 8 <= 232448
@@ -286,3 +292,59 @@ def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     assert "value = 2 * value;" in source
     assert f"m64n{found['BN']}k16" in source
     assert not any(word in source for word in ("CONSTANTS", "PRODUCT", "EPILOGUE", "@"))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "filters", "stride", "padding", "dilation", "turned"),
+    [
+        ((128, 8, 1, 256, 256), (64, 8, 1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
+        ((16, 16, 1, 1024, 1024), (128, 16, 1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
+        ((8, 32, 1, 512, 1024), (32, 32, 1, 3, 7), (1, 1, 1), (0, 1, 3), (1, 1, 1), True),
+        ((3, 13, 1, 37, 45), (70, 13, 1, 3, 4), (1, 1, 1), (0, 2, 1), (1, 2, 3), False),
+        ((2, 8, 9, 21, 33), (24, 8, 3, 3, 3), (2, 1, 1), (1, 1, 1), (1, 1, 1), False),
+        ((2, 8, 1, 1, 7), (8, 8, 1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), False),
+    ],
+)
+def test_what_a_convolution_by_windows_holds_fits_into_shared_memory(
+    inputs: tuple[int, ...],
+    filters: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    turned: bool,
+) -> None:
+    text = "\n".join(map(template, ("cuda_convolution", "window_convolution")))
+    source = text[text.index("#define") : text.index('"""\n\n\ndef window_')]
+    scope: dict[str, Any] = {
+        "WINDOW_SOURCE": source,
+        "EPILOGUES_IN_CUDA": ("", "value = 2 * value;"),
+        "math": math,
+        "functools": functools,
+    }
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    exec("\n".join(ast.unparse(node) for node in functions), scope)
+    found = scope["window_constants"](inputs, filters, stride, padding, dilation, turned, 132)
+    units = found["KD"] * found["KH"] * found["KW"] * found["G"]
+    buffer = found["KD"] * found["G"] * (found["LINES"] + (found["KH"] - 1) * found["AH"]) * found["PITCH"] * 32
+    held = found["BLOCKS"] * scope["window_packed"](found["FB"], units)
+    assert 2 * buffer + held + 64 + (64 - found["FB"]) * 16 <= 232448
+    assert found["PITCH"] % 2 == found["COLUMNS"] % 2 == 0
+    assert found["PITCH"] >= found["COLUMNS"] + (found["KW"] - 1) * found["AW"]
+    assert found["FB"] * found["BLOCKS"] >= found["F"] == filters[1 if turned else 0]
+    truth = torch.convolution(
+        torch.empty(inputs, device="meta"),
+        torch.empty(filters, device="meta"),
+        None,
+        stride,
+        padding,
+        dilation,
+        turned,
+        (0, 0, 0),
+        1,
+    )
+    assert tuple(found[name] for name in ("IMAGES", "F", "OD", "OH", "OW")) == truth.shape
+    source = scope["window_source"](found, 1)
+    assert "value = 2 * value;" in source
+    assert not any(word in source for word in ("CONSTANTS", "PRODUCT", "EPILOGUE", "@"))
+    other_steps = (stride[0], 1, 2)
+    assert scope["window_constants"](inputs, filters, other_steps, padding, dilation, turned, 132) is None
