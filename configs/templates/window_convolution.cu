@@ -14,7 +14,9 @@ constexpr int UNITS = KD * KH * KW * G, STEPS = (UNITS + 1) / 2, TAPS = C * KD *
 constexpr int ROWS = LINES + (KH - 1) * AH, PLANE = ROWS * PITCH, ITEMS = KD * G * PLANE, HALF = ITEMS * 16;
 constexpr int BLOCK = 2 * HALF;   // bytes of a buffer
 constexpr int PART = STEPS * FB * 32, PACKED = 2 * PART + 64 * 8;   // filters above FB are read and not written
-constexpr int FILTERS = 2 * BLOCK, BARS = FILTERS + BLOCKS * PACKED, SMEM = BARS + 64 + (64 - FB) * 16;
+constexpr int FILTERS = 2 * BLOCK, BARS = FILTERS + BLOCKS * PACKED, RESULTS = BARS + 64;
+constexpr int APART = 72, SMEM = RESULTS + 8 * 16 * APART * 4;   // of each warp 16 filters' results of 64 pixels
+constexpr int TOGETHER = OW % 2 == 0 ? 2 : 1;   // results that a thread writes at once
 constexpr int STRIPS = (OH + LINES - 1) / LINES, SIDES = (OW + COLUMNS - 1) / COLUMNS, WORK = IMAGES * OD * STRIPS * SIDES;
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 static_assert(SMEM <= 232448, "shared memory");
@@ -161,6 +163,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
     asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
     const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const int quad = lane / 4, q = lane % 4;
+    float* results = reinterpret_cast<float*>(raw + RESULTS) + (4 * group + warp) * 16 * APART;
     // No swizzle: 128 bytes from 8 pixels, or filters, to the next; 16 FB from 8 columns of filters to the next.
     const uint64_t form = (uint64_t)8 << 32;
     bar_wait(ready, 0);
@@ -214,28 +217,40 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
         for (int k = 0; k < PIXELS / 2; k++) asm volatile("" : "+f"(sum[k]), "+f"(rest[k])::"memory");
-        const int f0 = warp * 16 + quad;
-        const float2 forms[2] = {table[f0], table[f0 + 8]};
-        const int64_t start = plane_at + (int64_t)f0 * OD * (OH * OW) + s.first * OW + s.side;
+        const float2 forms[2] = {table[warp * 16 + quad], table[warp * 16 + quad + 8]};
 #pragma unroll
-        for (int j = 0; j < PIXELS / 8; j++) {
-          const int p = p0 + 8 * j + 2 * q, row = p / PITCH, column = p - row * PITCH;
-          if (row >= s.lines || column >= s.columns) continue;
+        for (int half = 0; half < 2; half++) {   // by shared memory, so that a warp writes a filter's results side by side
+          __syncwarp();
 #pragma unroll
-          for (int r = 0; r < 2; r++) {
-            const int f = block * 64 + f0 + 8 * r;
-            if (F % 64 != 0 && f >= F) continue;
-            const int64_t at = start + (int64_t)8 * r * OD * OH * OW + row * OW + column;
-            float value[2];
+          for (int j = 0; j < 8; j++) {
 #pragma unroll
-            for (int e = 0; e < 2; e++)
-              value[e] = fmaf(fmaf(rest[4 * j + 2 * r + e], 0x1p-11f, sum[4 * j + 2 * r + e]), forms[r].x, forms[r].y);
-            if (OW % 2 == 0) {
-              const float first = followed(value[0], e0, e1, e2, e3, at, f), second = followed(value[1], e0, e1, e2, e3, at + 1, f);
-              asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(out + at), "f"(first), "f"(second) : "memory");
-            } else {
-              out[at] = followed(value[0], e0, e1, e2, e3, at, f);
-              if (column + 1 < s.columns) out[at + 1] = followed(value[1], e0, e1, e2, e3, at + 1, f);
+            for (int r = 0; r < 2; r++) {
+              const int k = 32 * half + 4 * j + 2 * r;
+              *reinterpret_cast<float2*>(results + (quad + 8 * r) * APART + 8 * j + 2 * q) =
+                  make_float2(fmaf(fmaf(rest[k], 0x1p-11f, sum[k]), forms[r].x, forms[r].y),
+                              fmaf(fmaf(rest[k + 1], 0x1p-11f, sum[k + 1]), forms[r].x, forms[r].y));
+            }
+          }
+          __syncwarp();
+#pragma unroll
+          for (int i = 0; i < 2 / TOGETHER; i++) {
+            const int from = TOGETHER * (32 * i + lane), p = p0 + 64 * half + from, row = p / PITCH, column = p - row * PITCH;
+            if (row >= s.lines || column >= s.columns) continue;
+            const int64_t start = plane_at + (s.first + row) * OW + s.side + column;
+#pragma unroll
+            for (int k = 0; k < 16; k++) {
+              const int f = warp * 16 + k;
+              if (F % 64 != 0 && block * 64 + f >= F) break;
+              const int64_t at = start + (int64_t)f * OD * (OH * OW);
+              const float* result = results + k * APART + from;
+              if (TOGETHER == 2) {
+                const float2 two = *reinterpret_cast<const float2*>(result);
+                *reinterpret_cast<float2*>(out + at) =
+                    make_float2(followed(two.x, e0, e1, e2, e3, at, block * 64 + f),
+                                followed(two.y, e0, e1, e2, e3, at + 1, block * 64 + f));
+              } else {
+                out[at] = followed(*result, e0, e1, e2, e3, at, block * 64 + f);
+              }
             }
           }
         }

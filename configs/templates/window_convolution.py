@@ -24,7 +24,7 @@ def window_constants(x_shape, w_shape, stride, padding, dilation, turned, count)
         return None
     packed = 64 if blocks > 1 else math.ceil(filters / 8) * 8
     held = blocks * window_packed(packed, kd * kh * kw * groups)
-    room, found = 232448 - 64 - (64 - packed) * 16 - held, None
+    room, found = 232448 - 64 - 36864 - held, None
     for sides in range(1, math.ceil(ow / 16) + 1) if held - 512 * blocks <= 110_000 else ():
         columns = math.ceil(ow / (2 * sides)) * 2
         pitch = math.ceil((columns + dilation[2] * (kw - 1)) / 2) * 2
@@ -34,7 +34,7 @@ def window_constants(x_shape, w_shape, stride, padding, dilation, turned, count)
             strips = math.ceil(images * od * math.ceil(oh / lines) * math.ceil(ow / columns) / count)
             turns = math.ceil(math.ceil(((lines - 1) * pitch + columns) / 128) * blocks / 2)
             filled = kd * groups * (lines + (kh - 1) * dilation[1]) * pitch
-            time = strips * (1000 + max(turns * max(384 * steps, 192 * steps + 800), filled * 4)), -lines * columns
+            time = strips * (1000 + max(turns * max(384 * steps, 192 * steps + 1000), filled * 4)), -lines * columns
             found = min(found or (time, lines, columns, pitch), (time, lines, columns, pitch))
     if found is None:
         return None
