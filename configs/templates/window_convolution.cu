@@ -14,14 +14,14 @@ constexpr int UNITS = KD * KH * KW * G, STEPS = (UNITS + 1) / 2, TAPS = C * KD *
 constexpr int ROWS = LINES + (KH - 1) * AH, PLANE = ROWS * PITCH, ITEMS = KD * G * PLANE, HALF = ITEMS * 16;
 constexpr int BLOCK = 2 * HALF;   // bytes of a buffer
 constexpr int PART = STEPS * FB * 32, PACKED = 2 * PART + 64 * 8;   // filters above FB are read and not written
-constexpr int FILTERS = 2 * BLOCK, BARS = FILTERS + BLOCKS * PACKED, RESULTS = BARS + 64;
-constexpr int APART = 72, SMEM = RESULTS + 8 * 16 * APART * 4;   // of each warp 16 filters' results of 64 pixels
-constexpr int TOGETHER = OW % 2 == 0 ? 2 : 1;   // results that a thread writes at once
-constexpr int STRIPS = (OH + LINES - 1) / LINES, SIDES = (OW + COLUMNS - 1) / COLUMNS, WORK = IMAGES * OD * STRIPS * SIDES;
+constexpr int FILTERS = 2 * BLOCK, BARS = FILTERS + BLOCKS * PACKED;
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
-static_assert(SMEM <= 232448, "shared memory");
 
 @convolution_parts.cu@
+@window_results.cu@
+constexpr int SMEM = BARS + 64 + KEPT;
+static_assert(SMEM <= 232448, "shared memory");
+
 // Where a tap of eight channels lies, from the pixel's first, in units of 16 bytes. Each lies behind the one before, as
 // those of an operand must.
 __host__ __device__ constexpr int unit_at(int unit) {
@@ -69,16 +69,6 @@ __global__ void __launch_bounds__(256) pack_filters(const float* w, const float*
 // p (64 x PIXELS) = or += 64 x 16 times 16 x PIXELS, both in shared memory
 __device__ __forceinline__ void product(float (&p)[PIXELS / 2], uint64_t a, uint64_t b, int add) {
   PRODUCT
-}
-
-// The results that belong to a buffer: at most LINES x COLUMNS of one plane, from a row and a column on.
-struct Strip {
-  int image, od, first, side, lines, columns;
-};
-__device__ __forceinline__ Strip strip_of(int work) {
-  const int all = work / SIDES, side = (work - all * SIDES) * COLUMNS;
-  const int plane = all / STRIPS, first = (all - plane * STRIPS) * LINES;
-  return {plane / OD, plane % OD, first, side, min(LINES, OH - first), min(COLUMNS, OW - side)};
 }
 
 // Eight channels of some pixels of padded x.
@@ -162,8 +152,8 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
     const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-    const int quad = lane / 4, q = lane % 4;
-    float* results = reinterpret_cast<float*>(raw + RESULTS) + (4 * group + warp) * 16 * APART;
+    const int quad = lane / 4;
+    Writer writer = {reinterpret_cast<float*>(raw + BARS + 64) + (4 * group + warp) * 16 * APART, out, e0, e1, e2, e3, 0};
     // No swizzle: 128 bytes from 8 pixels, or filters, to the next; 16 FB from 8 columns of filters to the next.
     const uint64_t form = (uint64_t)8 << 32;
     bar_wait(ready, 0);
@@ -175,40 +165,42 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
     for (int work = blockIdx.x; work < WORK; work += gridDim.x, number++) {
       const Strip s = strip_of(work);
       const int buffer = number % 2, tiles = ((s.lines - 1) * PITCH + s.columns + PIXELS - 1) / PIXELS;
+      const int middle = (tiles * BLOCKS + number % 2) / 2;
+      const int from = group == 0 ? 0 : middle, until = group == 0 ? middle : tiles * BLOCKS;
       bar_wait(full + 8 * buffer, number / 2 & 1);
       const bool again = strange || odd[buffer] == number + 1;
 #pragma unroll 1
-      for (int turn = group; turn < tiles * BLOCKS; turn += 2) {
-        const int tile = turn / BLOCKS, block = turn % BLOCKS, p0 = tile * PIXELS;
+      for (int turn = from; turn < until; turn++) {
+        const int block = turn / tiles, tile = turn - block * tiles, first = tile * PIXELS;
         const int64_t plane_at = (((int64_t)s.image * F + block * 64) * OD + s.od) * (OH * OW);
         const float2* table = reinterpret_cast<const float2*>(raw + FILTERS + block * PACKED + 2 * PART);
         if (again) {   // in fp32, as x lies in memory
 #pragma unroll 1
           for (int i = threadIdx.x % 128; i < 64 * PIXELS; i += 128) {
-            const int f = i / PIXELS, p = p0 + i % PIXELS, row = p / PITCH, column = p % PITCH;
+            const int f = i / PIXELS, p = first + i % PIXELS, row = p / PITCH, column = p % PITCH;
             if (block * 64 + f >= F || row >= s.lines || column >= s.columns) continue;
             float total = 0.0f;
 #pragma unroll 1
             for (int k = 0; k < TAPS; k++) {
               const int c = k / (KD * KH * KW), kd = k / (KH * KW) % KD, kh = k / KW % KH, kw = k % KW;
-              const int d = s.od * SD - PD + kd * AD, h = s.first + row - PH + kh * AH, from = s.side + column - PW + kw * AW;
-              if (d >= 0 && d < D && h >= 0 && h < H && from >= 0 && from < W)
-                total = fmaf(x[s.image * IMAGE + ((int64_t)(c * D + d) * H + h) * W + from],
+              const int d = s.od * SD - PD + kd * AD, h = s.first + row - PH + kh * AH, at = s.side + column - PW + kw * AW;
+              if (d >= 0 && d < D && h >= 0 && h < H && at >= 0 && at < W)
+                total = fmaf(x[s.image * IMAGE + ((int64_t)(c * D + d) * H + h) * W + at],
                              w[weight_at(block * 64 + f, c, kd, kh, kw)], total);
             }
-            const int64_t at = plane_at + (int64_t)f * OD * (OH * OW) + (s.first + row) * OW + s.side + column;
+            const int64_t at = plane_at + f * RESULTS + (s.first + row) * OW + s.side + column;
             out[at] = followed(total + table[f].y, e0, e1, e2, e3, at, block * 64 + f);
           }
           continue;
         }
-        const uint32_t pixels = (base + buffer * BLOCK >> 4) + p0, filters = base + FILTERS + block * PACKED >> 4;
+        const uint32_t pixels = (base + buffer * BLOCK >> 4) + first, filters = base + FILTERS + block * PACKED >> 4;
         float sum[PIXELS / 2], rest[PIXELS / 2];
         __syncwarp();
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-          const int first = unit_at(2 * step), apart = 2 * step + 1 < UNITS ? unit_at(2 * step + 1) - first : 0;
-          const uint64_t b = form | (uint64_t)apart << 16 | pixels + first, a = form | (uint64_t)FB << 16 | filters + step * 2 * FB;
+          const int at = unit_at(2 * step), apart = 2 * step + 1 < UNITS ? unit_at(2 * step + 1) - at : 0;
+          const uint64_t b = form | (uint64_t)apart << 16 | pixels + at, a = form | (uint64_t)FB << 16 | filters + step * 2 * FB;
           product(sum, a, b, step > 0);
           product(rest, a + (PART >> 4), b, step > 0);
           product(rest, a, b + (HALF >> 4), 1);
@@ -218,40 +210,23 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
 #pragma unroll
         for (int k = 0; k < PIXELS / 2; k++) asm volatile("" : "+f"(sum[k]), "+f"(rest[k])::"memory");
         const float2 forms[2] = {table[warp * 16 + quad], table[warp * 16 + quad + 8]};
+        if (F % 64 != 0 && block * 64 + warp * 16 >= F) continue;
+        const int64_t origin = plane_at + warp * 16 * RESULTS + s.first * OW + s.side;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {   // by shared memory, so that a warp writes a filter's results side by side
-          __syncwarp();
-#pragma unroll
-          for (int j = 0; j < 8; j++) {
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-              const int k = 32 * half + 4 * j + 2 * r;
-              *reinterpret_cast<float2*>(results + (quad + 8 * r) * APART + 8 * j + 2 * q) =
-                  make_float2(fmaf(fmaf(rest[k], 0x1p-11f, sum[k]), forms[r].x, forms[r].y),
-                              fmaf(fmaf(rest[k + 1], 0x1p-11f, sum[k + 1]), forms[r].x, forms[r].y));
-            }
-          }
-          __syncwarp();
-#pragma unroll
-          for (int i = 0; i < 2 / TOGETHER; i++) {
-            const int from = TOGETHER * (32 * i + lane), p = p0 + 64 * half + from, row = p / PITCH, column = p - row * PITCH;
-            if (row >= s.lines || column >= s.columns) continue;
-            const int64_t start = plane_at + (s.first + row) * OW + s.side + column;
-#pragma unroll
-            for (int k = 0; k < 16; k++) {
-              const int f = warp * 16 + k;
-              if (F % 64 != 0 && block * 64 + f >= F) break;
-              const int64_t at = start + (int64_t)f * OD * (OH * OW);
-              const float* result = results + k * APART + from;
-              if (TOGETHER == 2) {
-                const float2 two = *reinterpret_cast<const float2*>(result);
-                *reinterpret_cast<float2*>(out + at) =
-                    make_float2(followed(two.x, e0, e1, e2, e3, at, block * 64 + f),
-                                followed(two.y, e0, e1, e2, e3, at + 1, block * 64 + f));
-              } else {
-                out[at] = followed(*result, e0, e1, e2, e3, at, block * 64 + f);
-              }
-            }
+        for (int half = 0; half < 2; half++) {
+          const int pixel = first + 64 * half;
+          const bool begins = half == 0 && (turn == from || tile == 0);
+          const bool ends = half == 1 && (turn + 1 == until || tile + 1 == tiles);
+#pragma unroll 1
+          for (int run = WHOLE ? 0 : pixel / PITCH; run < (WHOLE ? 1 : s.lines) && run * PITCH < pixel + 64; run++) {
+            const int stop = run * PITCH + s.columns;   // of a row
+            if (!WHOLE && stop <= pixel) continue;
+            writer.write(s, pixel, run, origin, block * 64 + warp * 16, begins || !WHOLE && run * PITCH >= pixel,
+                         ends || !WHOLE && stop <= pixel + 64, [&](int pair, int r) {
+              const int k = 32 * half + 2 * pair;
+              return make_float2(fmaf(fmaf(rest[k], 0x1p-11f, sum[k]), forms[r].x, forms[r].y),
+                                 fmaf(fmaf(rest[k + 1], 0x1p-11f, sum[k + 1]), forms[r].x, forms[r].y));
+            });
           }
         }
       }

@@ -26,15 +26,18 @@ def window_constants(x_shape, w_shape, stride, padding, dilation, turned, count)
     held = blocks * window_packed(packed, kd * kh * kw * groups)
     room, found = 232448 - 64 - 36864 - held, None
     for sides in range(1, math.ceil(ow / 16) + 1) if held - 512 * blocks <= 110_000 else ():
-        columns = math.ceil(ow / (2 * sides)) * 2
+        columns = ow if sides == 1 else math.ceil(ow / (8 * sides)) * 8
         pitch = math.ceil((columns + dilation[2] * (kw - 1)) / 2) * 2
         most = room // (64 * kd * groups * pitch) - (kh - 1) * dilation[1]
         for lines in range(1, min(most, oh) + 1):
-            # Cycles of all buffers of a multiprocessor: of the tensor cores and what follows, or of those who fill them.
+            # Cycles of all buffers of a multiprocessor: of the tensor cores and what follows, of those who fill them, or of
+            # the memory, where a part of a sector takes twelve.
             strips = math.ceil(images * od * math.ceil(oh / lines) * math.ceil(ow / columns) / count)
             turns = math.ceil(math.ceil(((lines - 1) * pitch + columns) / 128) * blocks / 2)
             filled = kd * groups * (lines + (kh - 1) * dilation[1]) * pitch
-            time = strips * (1000 + max(turns * max(384 * steps, 192 * steps + 1000), filled * 4)), -lines * columns
+            parts = 0 if ow % 8 == 0 else 4 if sides == 1 else 2 * lines
+            written = filters * (lines * columns / 5 + 12 * parts)
+            time = strips * (1000 + max(turns * max(384 * steps, 192 * steps + 1000), filled * 4, written)), -lines * columns
             found = min(found or (time, lines, columns, pitch), (time, lines, columns, pitch))
     if found is None:
         return None

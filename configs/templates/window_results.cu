@@ -1,0 +1,106 @@
+// The results that belong to a buffer: at most LINES x COLUMNS of one plane, from a row and a column on. Rows that are not
+// divided are one run in memory, of which each warpgroup has a part; of others each is one.
+constexpr bool WHOLE = COLUMNS >= OW;
+constexpr int STRIPS = (OH + LINES - 1) / LINES, SIDES = (OW + COLUMNS - 1) / COLUMNS, WORK = IMAGES * OD * STRIPS * SIDES;
+constexpr int64_t RESULTS = (int64_t)OD * OH * OW;   // of a filter
+struct Strip {
+  int image, od, first, side, lines, columns;
+};
+__device__ __forceinline__ Strip strip_of(int work) {
+  const int all = work / SIDES, side = (work - all * SIDES) * COLUMNS;
+  const int plane = all / STRIPS, first = (all - plane * STRIPS) * LINES;
+  return {plane / OD, plane % OD, first, side, min(LINES, OH - first), min(COLUMNS, OW - side)};
+}
+// Where a pixel's result belongs, from the strip's first; one without a result has the place of the run's next, or its end.
+// `left` are results of its row from this one on. Of a divided row only what belongs to it has results.
+struct Place {
+  int at, left;
+};
+__device__ __forceinline__ Place place_of(const Strip& s, int pixel, int run) {
+  const int row = WHOLE ? min(pixel / PITCH, s.lines - 1) : run, column = pixel - row * PITCH;
+  return {row * OW + max(0, min(column, s.columns)), column < 0 ? 0 : s.columns - column};
+}
+
+// L2 takes several times as long for a part of a sector, which is 32 bytes, as for a whole one. So a warp has a row of
+// shared memory for each of 16 filters, and keeps what does not fill a sector until the results behind it are there.
+constexpr int APART = 72, KEPT = 8 * 16 * APART * 4;   // numbers of a row, bytes of all
+constexpr int TOGETHER = OW % 2 == 0 ? 2 : 1;           // numbers that a thread writes at once
+struct Writer {
+  float* kept;
+  float* out;
+  const float *e0, *e1, *e2, *e3;
+  int begin;   // the place of the run's first result
+
+  __device__ __forceinline__ void put(int64_t at, const float* from, int filter) const {
+    if (TOGETHER == 2) {
+      const float2 two = *reinterpret_cast<const float2*>(from);
+      *reinterpret_cast<float2*>(out + at) = make_float2(followed(two.x, e0, e1, e2, e3, at, filter),
+                                                         followed(two.y, e0, e1, e2, e3, at + 1, filter));
+    } else {
+      out[at] = followed(*from, e0, e1, e2, e3, at, filter);
+    }
+  }
+
+  // Results of 16 filters for those of 64 pixels that belong to a run; nothing is kept where it ends. `origin` is where the
+  // first filter's results of the strip begin, `result` has this thread's pairs as the tensor cores leave them.
+  template <typename Result>
+  __device__ __forceinline__ void write(const Strip& s, int pixel, int run, int64_t origin, int filter, bool begins,
+                                        bool ends, Result result) {
+    const int lane = threadIdx.x % 32, quad = lane / 4, q = lane % 4;
+    const Place start = place_of(s, pixel, run), last = place_of(s, pixel + 63, run);
+    const int count = last.at + (last.left > 0) - start.at;
+    if (begins) begin = start.at;
+    const int64_t next = origin + start.at;
+    const int kept_before = start.at - begin;
+    const auto offset = [&](int k) { return (int)next + k * (int)(RESULTS & 7) & 7; };   // numbers of a sector before the next
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      const Place place = place_of(s, pixel + 8 * j + 2 * q, run);
+      if (place.left <= 0) continue;
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float2 two = result(2 * j + r, r);
+        float* to = kept + (quad + 8 * r) * APART + offset(quad + 8 * r) + place.at - start.at;
+        if (TOGETHER == 2) {
+          *reinterpret_cast<float2*>(to) = two;
+        } else {
+          to[0] = two.x;
+          if (place.left > 1) to[1] = two.y;
+        }
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 2 / TOGETHER; i++) {
+      const int number = TOGETHER * (32 * i + lane);
+#pragma unroll
+      for (int k = 0; k < 16; k++) {
+        if (F % 16 != 0 && filter + k >= F) break;
+        const int before = offset(k), whole = before + count & ~7;
+        if (number < whole && number + kept_before >= before)
+          put(next + k * RESULTS - before + number, kept + k * APART + number, filter + k);
+      }
+    }
+    // What is left, at most 7 numbers of a filter.
+    float2 two[4 / TOGETHER];
+#pragma unroll
+    for (int i = 0; i < 4 / TOGETHER; i++) {
+      const int k = (32 * i + lane) * TOGETHER / 8, before = offset(k), whole = before + count & ~7;
+      const int number = whole + (32 * i + lane) * TOGETHER % 8;
+      const float* from = kept + k * APART + number;
+      if (!ends)
+        two[i] = TOGETHER == 2 ? *reinterpret_cast<const float2*>(from) : make_float2(*from, 0.0f);
+      else if (number < before + count && number + kept_before >= before && (F % 16 == 0 || filter + k < F))
+        put(next + k * RESULTS - before + number, from, filter + k);
+    }
+    if (ends) return;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4 / TOGETHER; i++) {
+      float* to = kept + (32 * i + lane) * TOGETHER / 8 * APART + (32 * i + lane) * TOGETHER % 8;
+      to[0] = two[i].x;
+      if (TOGETHER == 2) to[1] = two[i].y;
+    }
+  }
+};
