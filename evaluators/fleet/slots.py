@@ -111,7 +111,7 @@ class Slots:
 
     def release(self, lease: Lease, *, worked: bool = False, failure: str = "") -> None:
         """A request is done. `worked` resets the count of failures, `failure` (one line) increases it."""
-        slot = lease.slot
+        slot, over = lease.slot, False
         with self._changed:
             if slot.judge is not lease.judge:
                 return  # it died meanwhile and was replaced
@@ -121,10 +121,10 @@ class Slots:
                 slot.failures = 0
             if failure:
                 self._count_failure(slot, failure)
-                if slot.quarantine:
+                if over := bool(slot.quarantine):
                     slot.judge, slot.under_way, slot.alone = None, 0, False
             self._changed.notify_all()
-        if slot.quarantine:
+        if over:
             lease.judge.close()
 
     def report_death(self, lease: Lease, failure: str, *, counts: bool) -> None:

@@ -227,6 +227,19 @@ def test_closing_ends_requests_under_way() -> None:
     assert closings == [True]
 
 
+def test_the_judge_of_a_slot_that_is_forgiven_at_once_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Scripts(1, lambda *_: ScriptedJudge())
+    with scripts.fleet() as fleet:
+        slot, forgive = fleet._slots.slots[0], fleet._slots.forgive
+        slot.failures = 1
+        lease = fleet._slots.acquire()
+        monkeypatch.setattr(fleet._slots._changed, "notify_all", lambda: forgive(slot))  # as another thread might
+        fleet._slots.release(lease, failure="out of memory")
+        monkeypatch.undo()
+        assert scripts.judges[0][0].dead.is_set()
+        until(lambda: len(fleet._slots.judges) == 1)
+
+
 def test_a_slot_that_is_forgiven_has_no_request_under_way() -> None:
     scripts = Scripts(1, lambda *_: ScriptedJudge(width=3))
     fleet = scripts.fleet()
