@@ -3,20 +3,20 @@
 Those for CPUs are in C++, in `cpp/`; `evolve/proposers/seeds/cpp` puts them together. The others are in Triton and
 Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands that `split_pairs.py`
 splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py` convolutions, whose
-product is in `convolution_product.py`; each needs those before it. What follows a product element by element is
-computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
-`fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py`
-has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
-`fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++; so is
-`window_convolution.py`, of steps of 1, whose pairs the tensor cores read as they lie there (`fused_window.py`);
-`direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`), and
-`small_convolution.py` those that are so small that launches take longest: each is one (`fused_small.py`). So is a
-product of few rows, whose large weights are read once (`skinny_product.py`, `fused_skinny.py`).
-`row_statistics.py` has norms and softmax of long rows, each of which several programs hold in their registers.
-`split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`. `graph_replay.py`
-makes one launch of the many of torch.compile's code, with templates or without. `recurrent.py` needs
-none of these: modules in the place of torch.nn's GRU and LSTM, in CUDA C++. `cuda_library.py` loads what is in that,
-and `cuda_convolution.py` calls convolutions in it.
+product is in `convolution_product.py`, and `convolution_steps.py` says how they read steps; each needs those before it.
+What follows a product element by element is computed in its kernel by `split_epilogue`:
+`evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and `fused_convolutions.py`, of calls to
+`functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py` has convolutions of few channels, whose
+numbers are read where they lie and split into three of bf16 (with an epilogue: `fused_gathers.py`), or into pairs of
+fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++; so is `window_convolution.py`, of steps of 1,
+whose pairs the tensor cores read as they lie there (`fused_window.py`); `direct_convolution.py` has those in groups of
+few channels, which memory bounds (`fused_groups.py`), and `small_convolution.py` those that are so small that launches
+take longest: each is one (`fused_small.py`). So is a product of few rows, whose large weights are read once
+(`skinny_product.py`, `fused_skinny.py`). `row_statistics.py` has norms and softmax of long rows, each of which several
+programs hold in their registers. `split_attention.py` has attention, by the kernels of `attention_pairs.py` and
+`attention_tiles.py`. `graph_replay.py` makes one launch of the many of torch.compile's code, with templates or without.
+`recurrent.py` needs none of these: modules in the place of torch.nn's GRU and LSTM, in CUDA C++. `cuda_library.py`
+loads what is in that, and `cuda_convolution.py` calls convolutions in it.
 """
 
 import re
@@ -32,6 +32,7 @@ TEMPLATES = (
     "split_pairs",
     "split_products",
     "convolution_product",
+    "convolution_steps",
     "split_convolution",
     "fused_products",
     "fused_convolutions",

@@ -217,49 +217,6 @@ def conv_fits(x, weight, transposed, groups, dilation, stride):
     return x.dtype == weight.dtype == torch.float32 and groups == 1 and fits and x.dim() > 2
 
 
-def conv_chunks(numbers):
-    """Numbers of a chunk, and chunks, of so many side by side for each group of taps."""
-    bk = max(16 + 16 * CONV_FP8, min(CONV_K, triton.next_power_of_2(numbers)))
-    return bk, triton.cdiv(numbers, bk)
-
-
-class SplitSteps:
-    """How a convolution with steps reads its input: a step's positions among the channels, or in a tensor each.
-
-    The first has few taps that are wide, and zeros for taps that the filter has not; the second has the filter's own.
-    """
-
-    def __init__(self, channels, taps, stride, padding, dilation, phased):
-        self.phased = phased
-        ones = (1, 1, 1)
-        self.fold = ones if phased else stride
-        self.step = stride if phased else ones
-        self.taps = list(taps) if phased else [triton.cdiv(t, s) for t, s in zip(taps, stride)]
-        #: Rows of a step before the first position, and where the first tap is behind their beginning.
-        self.rows = [triton.cdiv(p, s) for p, s in zip(padding, self.step)] if phased else [0, 0, 0]
-        self.lead = [r * s for r, s in zip(self.rows, self.step)] if phased else list(padding)
-        self.first = [a - p for a, p in zip(self.lead, padding)] if phased else [0, 0, 0]
-        self.phases = [min(t, s // math.gcd(s, d)) for t, s, d in zip(self.taps, self.step, dilation)]
-        #: The last tap's place, in rows.
-        self.reach = [(b + d * (t - 1)) // s for b, d, t, s in zip(self.first, dilation, self.taps, self.step)]
-        self.octets = triton.cdiv(channels * math.prod(self.fold), 8 + 8 * CONV_FP8) * (1 + CONV_FP8)
-        # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
-        self.joined = self.taps[2] if dilation[2] == self.step[2] == 1 else 1
-        self.groups = (self.taps[0], self.taps[1], self.taps[2] // self.joined)
-        self.bk, self.chunks = conv_chunks(self.joined * 8 * self.octets)
-        self.total = math.prod(self.groups) * self.chunks * self.bk
-
-
-def conv_steps(channels, taps, stride, padding, dilation):
-    """Of both ways the one that multiplies less; where taps with steps are apart, each position in a tensor."""
-    given = (channels, taps, stride, padding, dilation)
-    phased = SplitSteps(*given, True)
-    if any(s > 1 and d > 1 for s, d in zip(stride, dilation)):
-        return phased
-    folded = SplitSteps(*given, False)
-    return min(folded, phased, key=lambda one: one.total)
-
-
 class SplitConvolution:
     """What place, sizes and strides decide of a convolution in 1, 2 or 3 dimensions, and `epilogue`."""
 

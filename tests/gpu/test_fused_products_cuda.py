@@ -33,7 +33,7 @@ pytestmark = [
     ),
 ]
 Tensor = torch.Tensor
-FILES = ("split_pairs", "split_products", "convolution_product", "split_convolution")
+FILES = ("split_pairs", "split_products", "convolution_product", "convolution_steps", "split_convolution")
 FUSED = ("fused_products", "fused_convolutions", "direct_convolution", "fused_groups")
 
 

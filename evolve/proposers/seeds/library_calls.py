@@ -31,7 +31,7 @@ _CALLS = {
 _STRIDE, _TRANSPOSED = 3, 6
 #: The files that a template's function needs, and those that have its tunables.
 _PRODUCT_FILES = ("split_pairs", "split_products")
-_CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
+_CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "convolution_steps", "split_convolution")
 _CUDA_FILES = ("cuda_library", "cuda_convolution")
 _FILES = {
     _SPLIT: _CONVOLUTION_FILES,
