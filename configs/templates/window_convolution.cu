@@ -164,14 +164,13 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
     int number = 0;
     for (int work = blockIdx.x; work < WORK; work += gridDim.x, number++) {
       const Strip s = strip_of(work);
-      const int buffer = number % 2, tiles = ((s.lines - 1) * PITCH + s.columns + PIXELS - 1) / PIXELS;
-      const int middle = (tiles * BLOCKS + number % 2) / 2;
-      const int from = group == 0 ? 0 : middle, until = group == 0 ? middle : tiles * BLOCKS;
+      const int buffer = number % 2;
+      const Turns turns = turns_of(s, group, number);
       bar_wait(full + 8 * buffer, number / 2 & 1);
       const bool again = strange || odd[buffer] == number + 1;
 #pragma unroll 1
-      for (int turn = from; turn < until; turn++) {
-        const int block = turn / tiles, tile = turn - block * tiles, first = tile * PIXELS;
+      for (int turn = turns.from; turn < turns.until; turn++) {
+        const int block = turns.block(turn), first = turns.tile(turn) * PIXELS;
         const int64_t plane_at = (((int64_t)s.image * F + block * 64) * OD + s.od) * (OH * OW);
         const float2* table = reinterpret_cast<const float2*>(raw + FILTERS + block * PACKED + 2 * PART);
         if (again) {   // in fp32, as x lies in memory
@@ -212,23 +211,10 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
         const float2 forms[2] = {table[warp * 16 + quad], table[warp * 16 + quad + 8]};
         if (F % 64 != 0 && block * 64 + warp * 16 >= F) continue;
         const int64_t origin = plane_at + warp * 16 * RESULTS + s.first * OW + s.side;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int pixel = first + 64 * half;
-          const bool begins = half == 0 && (turn == from || tile == 0);
-          const bool ends = half == 1 && (turn + 1 == until || tile + 1 == tiles);
-#pragma unroll 1
-          for (int run = WHOLE ? 0 : pixel / PITCH; run < (WHOLE ? 1 : s.lines) && run * PITCH < pixel + 64; run++) {
-            const int stop = run * PITCH + s.columns;   // of a row
-            if (!WHOLE && stop <= pixel) continue;
-            writer.write(s, pixel, run, origin, block * 64 + warp * 16, begins || !WHOLE && run * PITCH >= pixel,
-                         ends || !WHOLE && stop <= pixel + 64, [&](int pair, int r) {
-              const int k = 32 * half + 2 * pair;
-              return make_float2(fmaf(fmaf(rest[k], 0x1p-11f, sum[k]), forms[r].x, forms[r].y),
-                                 fmaf(fmaf(rest[k + 1], 0x1p-11f, sum[k + 1]), forms[r].x, forms[r].y));
-            });
-          }
-        }
+        writer.write(s, first, origin, block * 64 + warp * 16, turns.begins(turn), turns.ends(turn), [&](int k, int r) {
+          return make_float2(fmaf(fmaf(rest[k], 0x1p-11f, sum[k]), forms[r].x, forms[r].y),
+                             fmaf(fmaf(rest[k + 1], 0x1p-11f, sum[k + 1]), forms[r].x, forms[r].y));
+        });
       }
       __syncwarp();
       if (lane == 0) bar_arrive(empty + 8 * buffer);

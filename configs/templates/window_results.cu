@@ -11,6 +11,18 @@ __device__ __forceinline__ Strip strip_of(int work) {
   const int plane = all / STRIPS, first = (all - plane * STRIPS) * LINES;
   return {plane / OD, plane % OD, first, side, min(LINES, OH - first), min(COLUMNS, OW - side)};
 }
+// The turns of a warpgroup: tiles of 128 pixels for one block of 64 filters, then those for the next.
+struct Turns {
+  int tiles, from, until;
+  __device__ __forceinline__ int block(int turn) const { return turn / tiles; }
+  __device__ __forceinline__ int tile(int turn) const { return turn - block(turn) * tiles; }
+  __device__ __forceinline__ bool begins(int turn) const { return turn == from || tile(turn) == 0; }
+  __device__ __forceinline__ bool ends(int turn) const { return turn + 1 == until || tile(turn) + 1 == tiles; }
+};
+__device__ __forceinline__ Turns turns_of(const Strip& s, int group, int number) {
+  const int tiles = ((s.lines - 1) * PITCH + s.columns + PIXELS - 1) / PIXELS, middle = (tiles * BLOCKS + number % 2) / 2;
+  return {tiles, group == 0 ? 0 : middle, group == 0 ? middle : tiles * BLOCKS};
+}
 // Where a pixel's result belongs, from the strip's first; one without a result has the place of the run's next, or its end.
 // `left` are results of its row from this one on. Of a divided row only what belongs to it has results.
 struct Place {
@@ -41,11 +53,30 @@ struct Writer {
     }
   }
 
-  // Results of 16 filters for those of 64 pixels that belong to a run; nothing is kept where it ends. `origin` is where the
-  // first filter's results of the strip begin, `result` has this thread's pairs as the tensor cores leave them.
+  // Results of 16 filters for 128 pixels from `first` on. `origin` is where the first filter's results of the strip begin,
+  // `result(k, r)` has the k-th pair of this thread as the tensor cores leave them, of row quad + 8 r. Whether this warp
+  // writes what lies before, or behind, says that nothing of it is kept yet, or to keep.
   template <typename Result>
-  __device__ __forceinline__ void write(const Strip& s, int pixel, int run, int64_t origin, int filter, bool begins,
-                                        bool ends, Result result) {
+  __device__ __forceinline__ void write(const Strip& s, int first, int64_t origin, int filter, bool begins, bool ends,
+                                        Result result) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int pixel = first + 64 * half;
+#pragma unroll 1
+      for (int run = WHOLE ? 0 : pixel / PITCH; run < (WHOLE ? 1 : s.lines) && run * PITCH < pixel + 64; run++) {
+        const int stop = run * PITCH + s.columns;   // of a row
+        if (!WHOLE && stop <= pixel) continue;
+        write_run(s, pixel, run, origin, filter, half == 0 && begins || !WHOLE && run * PITCH >= pixel,
+                  half == 1 && ends || !WHOLE && stop <= pixel + 64,
+                  [&](int k, int r) { return result(32 * half + 2 * k, r); });
+      }
+    }
+  }
+
+  // Those of 64 pixels that belong to a run; nothing is kept where it ends.
+  template <typename Result>
+  __device__ __forceinline__ void write_run(const Strip& s, int pixel, int run, int64_t origin, int filter, bool begins,
+                                            bool ends, Result result) {
     const int lane = threadIdx.x % 32, quad = lane / 4, q = lane % 4;
     const Place start = place_of(s, pixel, run), last = place_of(s, pixel + 63, run);
     const int count = last.at + (last.left > 0) - start.at;
