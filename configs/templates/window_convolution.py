@@ -24,7 +24,8 @@ def window_constants(x_shape, w_shape, stride, padding, dilation, turned, count)
         return None
     packed = 64 if blocks > 1 else math.ceil(filters / 8) * 8
     held = blocks * window_packed(packed, kd * kh * kw * groups)
-    room, found = 232448 - 64 - 36864 - held, None
+    # Beside filters and buffers there are barriers, and what the eight warps keep of their results.
+    room, found = 232448 - 64 - 8 * 16 * 72 * 4 - held, None
     for sides in range(1, math.ceil(ow / 16) + 1) if held - 512 * blocks <= 110_000 else ():
         columns = ow if sides == 1 else math.ceil(ow / (8 * sides)) * 8
         pitch = math.ceil((columns + dilation[2] * (kw - 1)) / 2) * 2

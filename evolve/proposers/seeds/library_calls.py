@@ -208,7 +208,8 @@ def _by_windows(weights: tuple[int, ...], turned: bool, stride: str) -> bool:
     """Whether the template for windows takes filters of these sizes and a step that is written so."""
     filters, channels = weights[1::-1] if turned else weights[:2]
     steps = math.ceil(math.prod(weights[2:]) * math.ceil(channels / 8) / 2)
-    held = 64 * steps * math.ceil(filters / (8 if filters <= 64 else 64)) * (8 if filters <= 64 else 64)
+    several = 8 if filters <= 64 else 64
+    held = 64 * steps * math.ceil(filters / several) * several
     alone = bool(stride) and set(stride) <= set("[(1, )]")
     return alone and steps <= _MOST_STEPS and held <= _MOST_BYTES and channels % 8 not in (1, 2, 3)
 

@@ -1,8 +1,6 @@
 """Inductor's code gets a template's products in place of a library's, each with a tunable."""
 
 import ast
-import functools
-import math
 import re
 from itertools import combinations, pairwise
 from types import SimpleNamespace
@@ -16,6 +14,7 @@ from kbevolve.evolve.proposers.seeds.library_calls import MOST_CHANNELS
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
+from tests.evolve.proposers.seeds.template_functions import cuda_text, template_functions
 
 #: As Inductor writes it for a GPU, with its products alone.
 CODE = '''"""What torch.compile (Inductor) generates, called by a ModelNew."""
@@ -273,15 +272,12 @@ def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
 def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     inputs: tuple[int, ...], filters: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> None:
-    text = "\n".join(map(template, ("cuda_convolution", "staged_convolution")))
-    source = text[text.index("#define") : text.index('"""\n\n\ndef staged_')]
-    scope: dict[str, Any] = {
-        "STAGED_SOURCE": source,
-        "EPILOGUES_IN_CUDA": ("", "value = 2 * value;"),
-        "functools": functools,
-    }
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    exec("\n".join(ast.unparse(node) for node in functions), scope)
+    scope = template_functions(
+        "cuda_convolution",
+        "staged_convolution",
+        STAGED_SOURCE=cuda_text("staged_convolution"),
+        EPILOGUES_IN_CUDA=("", "value = 2 * value;"),
+    )
     found = scope["staged_constants"](inputs, filters, stride, padding)
     held = found["BN"] * (64 * found["STEPS"] + 8) + 16 * found["STEPS"]
     assert held + found["SLOTS"] * (found["SLOT"] + 16) + 8 <= 232448
@@ -313,16 +309,12 @@ def test_what_a_convolution_by_windows_holds_fits_into_shared_memory(
     dilation: tuple[int, ...],
     turned: bool,
 ) -> None:
-    text = "\n".join(map(template, ("cuda_convolution", "window_convolution")))
-    source = text[text.index("#define") : text.index('"""\n\n\ndef window_')]
-    scope: dict[str, Any] = {
-        "WINDOW_SOURCE": source,
-        "EPILOGUES_IN_CUDA": ("", "value = 2 * value;"),
-        "math": math,
-        "functools": functools,
-    }
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    exec("\n".join(ast.unparse(node) for node in functions), scope)
+    scope = template_functions(
+        "cuda_convolution",
+        "window_convolution",
+        WINDOW_SOURCE=cuda_text("window_convolution"),
+        EPILOGUES_IN_CUDA=("", "value = 2 * value;"),
+    )
     found = scope["window_constants"](inputs, filters, stride, padding, dilation, turned, 132)
     units = found["KD"] * found["KH"] * found["KW"] * found["G"]
     buffer = found["KD"] * found["G"] * (found["LINES"] + (found["KH"] - 1) * found["AH"]) * found["PITCH"] * 32

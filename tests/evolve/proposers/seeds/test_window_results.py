@@ -1,18 +1,16 @@
 """How convolutions by windows write results: on a CPU, with a thread for each lane of a warp."""
 
-import ast
 import ctypes
-import functools
 import math
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from kbevolve.configs.templates import template
+from tests.evolve.proposers.seeds.template_functions import template_functions
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 SOURCE = """
@@ -75,9 +73,7 @@ SIZES = ("IMAGES", "F", "OD", "OH", "OW")
 
 def constants(inputs: tuple[int, ...], filters: tuple[int, ...]) -> dict[str, int]:
     """Of a convolution without padding, as the template chooses them for two multiprocessors."""
-    tree = ast.parse("\n".join(map(template, ("cuda_convolution", "window_convolution"))))
-    scope: dict[str, Any] = {"math": math, "functools": functools}
-    exec("\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef)), scope)
+    scope = template_functions("window_convolution")
     found: dict[str, int] = scope["window_constants"](inputs, filters, (1, 1, 1), (0, 0, 0), (1, 1, 1), False, 2)
     return found
 
