@@ -74,6 +74,7 @@ def test_a_print_in_this_process_goes_to_standard_error(kbevolve: Any, monkeypat
         print("noise")
         return ["L1/softmax"]
 
+    monkeypatch.delenv("KERNELBENCH", raising=False)
     monkeypatch.setattr(problems, "builtin_names", noisy)
     outcome = kbevolve("problems", "ls", "--json")
     (listed,) = json.loads(outcome.out)
