@@ -17,13 +17,14 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
     # further on. What is not finite, or above its sample's top, counts as zero, and is added at the end.
     places, folds = PD * PH * PW, 1 if PHASED else F_D * F_H * F_W
     tiles, slices = tl.cdiv(places, BP), tl.cdiv(CP, BC)
+    if PHASED:  # a step's positions beside each other, for they lie in the same sectors
+        phase, pid = pid % (P_D * P_H * P_W), pid // (P_D * P_H * P_W)
     place = pid % tiles * BP + tl.arange(0, BP)
     channel = pid // tiles % slices * BC + tl.arange(0, BC)
     n = (pid // tiles // slices).to(INDEX)
     first = n * places
     if PHASED:
-        phase, n = n % (P_D * P_H * P_W), n // (P_D * P_H * P_W)
-        first = phase * pixels + n * places
+        first += phase.to(INDEX) * pixels
     d0, h0, w0 = conv_place(place, PH, PW, DIMS)
     c = channel // folds
     if PHASED:
@@ -193,7 +194,8 @@ def conv_tops(x, weight, turned):
     samples = conv_rows(x)
     filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
     (batch, count), (groups, rows, width) = samples.shape, filters.shape
-    x_tile = (1, min(1024, triton.next_power_of_2(count)))
+    # Of many numbers each program has more on their way to it.
+    x_tile = (1, min(4096 if batch * count >= 2**23 else 1024, triton.next_power_of_2(count)))
     w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, 128 if width <= 128 else 1024)
     x_programs, x_steps = split_programs(1, batch, count, x_tile)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
@@ -257,7 +259,8 @@ class SplitConvolution:
         out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device="meta", memory_format=conv_format(x, weight))
         o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
         bc, be = min(64, triton.next_power_of_2(cp)), 256 if total <= 256 else 1024
-        images = math.prod(how.phases) * batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc)
+        bp = 2048 // bc
+        images = math.prod(how.phases) * batch * triton.cdiv(places, bp) * triton.cdiv(cp, bc)
         targets = triton.cdiv(pixels, 1024)
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
@@ -285,7 +288,7 @@ class SplitConvolution:
              *(how.step if how.phased else how.fold), *how.lead, *own_taps, *own.stride(), *groups, joined,
              chunks * bk // 16, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
              CONV_FP8 * w_plane, *how.phases, *how.first, *dilation), S_D=steps[0], S_H=steps[1], S_W=steps[2],
-            TURNED=transposed, DIMS=dims, INDEX=index, BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8, PHASED=how.phased)
+            TURNED=transposed, DIMS=dims, INDEX=index, BP=bp, BC=bc, BM=1024, BE=be, FP8=CONV_FP8, PHASED=how.phased)
         self.gemm = PlannedLaunch(
             conv_gemm, (min(tiles, count),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),

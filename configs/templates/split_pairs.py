@@ -22,19 +22,20 @@ def split_largest(pid, src, top, bins, done, t_batch, R, K, s_batch, s_row, s_k,
     row = pid % tiles * BR + tl.arange(0, BR)
     chunk = pid // tiles % chunks
     batch = (pid // tiles // chunks).to(tl.int64)
-    best = tl.zeros((BR,), dtype=tl.int32)
+    best = tl.zeros((BR, BK), dtype=tl.float32)
+    count = tl.zeros((256,), dtype=tl.int32)
     for step in range(STEPS):
         k = (chunk * STEPS + step) * BK + tl.arange(0, BK)
         at = batch * s_batch + row.to(tl.int64)[:, None] * s_row + k.to(tl.int64)[None, :] * s_k
         size = tl.abs(tl.load(src + at, mask=(row < R)[:, None] & (k < K)[None, :], other=0.0))
         size = tl.where(size < float("inf"), size, 0.0)
-        best = tl.maximum(best, tl.max(size, axis=1).to(tl.int32, bitcast=True))
+        best = tl.maximum(best, size)
         if USUAL:
             groups = tl.max(tl.reshape(size, (BK // 8, 8)), axis=1).to(tl.int32, bitcast=True) >> 23
-            found = tl.histogram(groups, 256)
-            tl.atomic_add(bins + tl.sum(row) * 256 + tl.arange(0, 256), found, mask=found > 0)
-    tl.atomic_max(top + batch * t_batch + row, best, mask=row < R)
+            count += tl.histogram(groups, 256)
+    tl.atomic_max(top + batch * t_batch + row, tl.max(best, axis=1).to(tl.int32, bitcast=True), mask=row < R)
     if USUAL:
+        tl.atomic_add(bins + tl.sum(row) * 256 + tl.arange(0, 256), count, mask=count > 0)
         split_usual(top, bins, done, tl.sum(row), chunks)
 
 

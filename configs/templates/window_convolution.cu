@@ -18,6 +18,11 @@ constexpr int FILTERS = 2 * BLOCK, BARS = FILTERS + BLOCKS * PACKED;
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 
 @convolution_parts.cu@
+// Stores two numbers in shared memory, or does not, without a branch.
+__device__ __forceinline__ void store_if(bool there, float* to, float2 two) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %0, 0; @p st.shared.v2.f32 [%1], {%2, %3}; }"
+               ::"r"((int)there), "r"((uint32_t)__cvta_generic_to_shared(to)), "f"(two.x), "f"(two.y) : "memory");
+}
 @window_results.cu@
 constexpr int SMEM = BARS + 64 + KEPT;
 static_assert(SMEM <= 232448, "shared memory");

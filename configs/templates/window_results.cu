@@ -23,14 +23,37 @@ __device__ __forceinline__ Turns turns_of(const Strip& s, int group, int number)
   const int tiles = ((s.lines - 1) * PITCH + s.columns + PIXELS - 1) / PIXELS, middle = (tiles * BLOCKS + number % 2) / 2;
   return {tiles, group == 0 ? 0 : middle, group == 0 ? middle : tiles * BLOCKS};
 }
-// Where a pixel's result belongs, from the strip's first; one without a result has the place of the run's next, or its end.
-// `left` are results of its row from this one on. Of a divided row only what belongs to it has results.
-struct Place {
-  int at, left;
+// Of 64 pixels, those with results: from the first up to `stop`, and from `next` up to `end`, in the row behind it. They lie
+// side by side, and `at` is where the first belongs, from the strip's first result on. Of divided rows it is one, `run`.
+// Where more rows may be among 64 pixels, each pixel's place is computed.
+struct Span {
+  int at, count, stop, next, end, gap, pixel, lines;
+  // Which of the results a pixel has, if it has one.
+  __device__ __forceinline__ int index(int i) const {
+    if (WHOLE && PITCH < 64) return (pixel + i) / PITCH * OW + (pixel + i) % PITCH - at;
+    return i - (i >= next ? gap : 0);
+  }
+  __device__ __forceinline__ bool has(int i) const {
+    if (WHOLE && PITCH < 64) return (pixel + i) / PITCH < lines & (pixel + i) % PITCH < OW;
+    return WHOLE & i < stop | i >= next & i < end;
+  }
 };
-__device__ __forceinline__ Place place_of(const Strip& s, int pixel, int run) {
+__device__ __forceinline__ Span span_of(const Strip& s, int pixel, int run) {
+  Span span = {};
+  span.pixel = pixel, span.lines = s.lines;
   const int row = WHOLE ? min(pixel / PITCH, s.lines - 1) : run, column = pixel - row * PITCH;
-  return {row * OW + max(0, min(column, s.columns)), column < 0 ? 0 : s.columns - column};
+  span.at = row * OW + max(0, min(column, s.columns));
+  if (WHOLE && PITCH < 64) {
+    const int last = min((pixel + 64) / PITCH, s.lines - 1);
+    span.count = last * OW + min(pixel + 64 - last * PITCH, OW) - span.at;
+    return span;
+  }
+  span.stop = WHOLE ? OW - column : 0;
+  span.next = !WHOLE ? max(-column, 0) : row + 1 < s.lines ? PITCH - column : 64;
+  span.end = !WHOLE ? s.columns - column : span.next + OW;
+  span.gap = span.next - max(span.stop, 0);
+  span.count = max(0, min(span.stop, 64)) + max(0, min(span.end, 64) - span.next);
+  return span;
 }
 
 // L2 takes several times as long for a part of a sector, which is 32 bytes, as for a whole one. So a warp has a row of
@@ -78,26 +101,26 @@ struct Writer {
   __device__ __forceinline__ void write_run(const Strip& s, int pixel, int run, int64_t origin, int filter, bool begins,
                                             bool ends, Result result) {
     const int lane = threadIdx.x % 32, quad = lane / 4, q = lane % 4;
-    const Place start = place_of(s, pixel, run), last = place_of(s, pixel + 63, run);
-    const int count = last.at + (last.left > 0) - start.at;
-    if (begins) begin = start.at;
-    const int64_t next = origin + start.at;
-    const int kept_before = start.at - begin;
+    const Span span = span_of(s, pixel, run);
+    const int count = span.count;
+    if (begins) begin = span.at;
+    const int64_t next = origin + span.at;
+    const int kept_before = span.at - begin;
     const auto offset = [&](int k) { return (int)next + k * (int)(RESULTS & 7) & 7; };   // numbers of a sector before the next
     __syncwarp();
+    float* row = kept + quad * APART + offset(quad);   // offset(quad + 8) is the same
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-      const Place place = place_of(s, pixel + 8 * j + 2 * q, run);
-      if (place.left <= 0) continue;
+      const float2 two[2] = {result(2 * j, 0), result(2 * j + 1, 1)};
+      const int i = 8 * j + 2 * q;
+      float* to = row + span.index(i);
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        const float2 two = result(2 * j + r, r);
-        float* to = kept + (quad + 8 * r) * APART + offset(quad + 8 * r) + place.at - start.at;
         if (TOGETHER == 2) {
-          *reinterpret_cast<float2*>(to) = two;
+          store_if(span.has(i), to + 8 * r * APART, two[r]);
         } else {
-          to[0] = two.x;
-          if (place.left > 1) to[1] = two.y;
+          if (span.has(i)) to[8 * r * APART] = two[r].x;
+          if (span.has(i + 1)) to[8 * r * APART + 1] = two[r].y;
         }
       }
     }

@@ -28,6 +28,9 @@ static thread_local struct { int x; } threadIdx;
 static thread_local std::barrier<>* lanes;
 static thread_local int phase;   // results of one phase are written by one instruction of each lane
 static void __syncwarp() { lanes->arrive_and_wait(); phase++; }
+static void store_if(bool there, float* to, float2 two) {
+  if (there) to[0] = two.x, to[1] = two.y;
+}
 constexpr int PIXELS = 128;
 CONSTANTS
 static int32_t *times, *phases;
