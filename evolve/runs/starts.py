@@ -131,7 +131,8 @@ def _from_inductor(
         if templates:
             if process.failure:
                 say(f"a starting kernel with templates is missing: {process.failure}")
-            texts[WITH_TEMPLATES] = with_split_products(process.for_templates() or source) or ""
+            source = process.for_templates() or source
+            texts[WITH_TEMPLATES] = with_split_products(source) or ""
             texts[FUSED_WITH_TEMPLATES] = with_split_products(process.fused() or "") or ""
         if on_gpu and not any(map(texts.get, (WITH_TEMPLATES, FUSED_WITH_TEMPLATES))):
             texts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""

@@ -4,11 +4,11 @@
 
 It traces ``FOLDER/reference.py`` with torch.compile, takes the module that Inductor generates before compiling it, and
 writes ``kernel.py`` with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
-With ``templates`` it writes ``for_templates.py``, where each attention is one call and convolutions are of tensors as
-they lie in memory, if there are any; and ``fused.py``, where products are one call with what follows them
-(`fusion.py`), if anything does. With ``trace`` it writes the reference's graph, ``trace.json``, or
-why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the reason, and files
-that were written before are good. It uses no device before its standard input is closed.
+With ``templates`` it writes ``for_templates.py``, where each attention is one call, convolutions are of tensors as
+they lie in memory and products with one column are sums, if there are any; and ``fused.py``, where products are one
+call with what follows them (`fusion.py`), if anything does. With ``trace`` it writes the reference's graph,
+``trace.json``, or why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the
+reason, and files that were written before are good. It uses no device before its standard input is closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
 not do.
@@ -48,9 +48,9 @@ def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Itera
     Args:
         model: the module, in evaluation mode.
         inputs: of its forward.
-        templates: whether the code is also wanted as templates need it: each attention as one operator, and
-            convolutions without the copies that turn tensors into a library's favourite layout; and with what follows
-            a product in its call.
+        templates: whether the code is also wanted as templates need it: each attention as one operator,
+            convolutions without the copies that turn tensors into a library's favourite layout, and products with one
+            column as sums; and with what follows a product in its call.
 
     Yields:
         The file for each, as soon as there is one: `KERNEL`, and those of `FOR_TEMPLATES` and `FUSED` that were wanted
@@ -117,10 +117,12 @@ def _for_templates(graph: Any, inputs: list[Any], *, with_convolutions: bool) ->
     from kbevolve.evolve.proposers.seeds.epilogues import text_of
     from kbevolve.evolve.proposers.seeds.fusion import with_epilogues
     from kbevolve.evolve.proposers.seeds.rows import with_rows
+    from kbevolve.evolve.proposers.seeds.vectors import with_vectors
 
     with torch.no_grad():
-        changed = with_attention(graph, inputs)
-        changed = with_rows(changed or graph, inputs) or changed
+        changed = None
+        for change in (with_vectors, with_attention, with_rows):
+            changed = change(changed or graph, inputs) or changed
         if changed is not None or with_convolutions:
             yield FOR_TEMPLATES, _generated(changed or graph, inputs, layout_optimization=False), ""
         if (fused := with_epilogues(changed or graph, inputs)) is not None:
