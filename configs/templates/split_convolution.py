@@ -15,42 +15,38 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
     # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels. PHASED:
     # as one such tensor for each of the P_D x P_H x P_W positions of a step that taps see, the first at q, each a
     # further on. What is not finite, or above its sample's top, counts as zero, and is added at the end.
-    places, folds = PD * PH * PW, 1 if PHASED else F_D * F_H * F_W
-    tiles, slices = tl.cdiv(places, BP), tl.cdiv(CP, BC)
+    folds, tiles, slices = 1 if PHASED else F_D * F_H * F_W, tl.cdiv(PW, BP), tl.cdiv(CP, BC)
     if PHASED:  # a step's positions beside each other, for they lie in the same sectors
         phase, pid = pid % (P_D * P_H * P_W), pid // (P_D * P_H * P_W)
+    # A program has places of one row, along which Triton lays its threads: they read what lies side by side, or with
+    # steps in few sectors. Where it cannot see what lies side by side, threads lie along a tile's first axis.
+    line = pid // tiles // slices
+    n, d0, h0 = (line // (PD * PH)).to(INDEX), line // PH % PD, line % PH
     place = pid % tiles * BP + tl.arange(0, BP)
     channel = pid // tiles % slices * BC + tl.arange(0, BC)
-    n = (pid // tiles // slices).to(INDEX)
-    first = n * places
-    if PHASED:
-        first += phase.to(INDEX) * pixels
-    d0, h0, w0 = conv_place(place, PH, PW, DIMS)
     c = channel // folds
     if PHASED:
         d1, h1, w1 = conv_place(phase + 0 * channel, P_H, P_W, DIMS)
         d1, h1, w1 = (q_d + d1 * a_d) % F_D, (q_h + h1 * a_h) % F_H, (q_w + w1 * a_w) % F_W
     else:
         d1, h1, w1 = conv_place(channel - c * folds, F_H, F_W, DIMS)
-    d0, h0, w0 = d0 * F_D - lead_d, h0 * F_H - lead_h, w0 * F_W - lead_w
-    w = w0[None, :] + w1[:, None]
-    inside = (w >= 0) & (w < W) & (c < C)[:, None] & (place < places)[None, :]
-    of_place, of_channel = n * s_n + w0.to(INDEX) * s_w, c.to(INDEX) * s_c + w1.to(INDEX) * s_w
-    h, d = h0[None, :] + h1[:, None], d0[None, :] + d1[:, None]
+    d, h, w0 = d0 * F_D - lead_d + d1, h0 * F_H - lead_h + h1, place * F_W - lead_w
+    w = w0[:, None] + w1[None, :]
+    seen, of_channel = c < C, n * s_n + c.to(INDEX) * s_c + w1.to(INDEX) * s_w
     if DIMS > 1:
-        inside = inside & (h >= 0) & (h < H)
-        of_place, of_channel = of_place + h0.to(INDEX) * s_h, of_channel + h1.to(INDEX) * s_h
+        seen, of_channel = seen & (h >= 0) & (h < H), of_channel + h.to(INDEX) * s_h
     if DIMS > 2:
-        inside = inside & (d >= 0) & (d < D)
-        of_place, of_channel = of_place + d0.to(INDEX) * s_d, of_channel + d1.to(INDEX) * s_d
-    v = tl.load(src + (of_channel[:, None] + of_place[None, :]), mask=inside, other=0.0)
-    kept = tl.abs(v) <= tl.load(top + n).to(tl.float32, bitcast=True)
-    if tl.min(kept.to(tl.int32)) == 0:
-        split_list(~kept, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
-        v = tl.where(kept, v, 0.0)
-    v = tl.trans(v * (split_exponent(top, n, True, 268 - FP8) << 23).to(tl.float32, bitcast=True))
-    to = (first + place.to(INDEX))[:, None] * CP + channel[None, :]
-    there = (place < places)[:, None] & (channel < CP)[None, :]
+        seen, of_channel = seen & (d >= 0) & (d < D), of_channel + d.to(INDEX) * s_d
+    inside = (w >= 0) & (w < W) & (place < PW)[:, None] & seen[None, :]
+    v = tl.load(src + (of_channel[None, :] + (w0.to(INDEX) * s_w)[:, None]), mask=inside, other=0.0)
+    size, most = v.to(tl.int32, bitcast=True) & 0x7FFFFFFF, tl.load(top + n)  # as bits, so that NaN is larger than all
+    if tl.max(size) > most:
+        split_list(size > most, (((n * C + c.to(INDEX)) * D + d) * H + h)[None, :] * W + w, count_ptr, list_ptr)
+        v = tl.where(size > most, 0.0, v)
+    v *= (split_exponent(top, n, True, 268 - FP8) << 23).to(tl.float32, bitcast=True)
+    first = line.to(INDEX) * PW + (phase.to(INDEX) * pixels if PHASED else 0)
+    to = (first + place)[:, None] * CP + channel[None, :]
+    there = (place < PW)[:, None] & (channel < CP)[None, :]
     if FP8:
         split_small(v, hi_ptr, lo_ptr, to, to, to + plane, there)
     else:
@@ -130,8 +126,8 @@ def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_pt
     # One launch: the first programs have images, then come those of targets and of filters.
     pid = tl.program_id(0)
     CP, WIDTH = OCTETS * 8, SIXTEENS * 16  # so the compiler knows what they are multiples of
-    if pid < images:
-        conv_image(pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
+    if pid < images:  # from the last on: of what `split_tops` has read, the cache still has the end
+        conv_image(images - 1 - pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
                    F_D, F_H, F_W, lead_d, lead_h, lead_w, x_plane, pixels, P_D, P_H, P_W, q_d, q_h, q_w, a_d, a_h, a_w,
                    DIMS, INDEX, BP, BC, FP8, PHASED)
     elif pid < images + targets:
@@ -186,7 +182,7 @@ def conv_rows(x):
     return x.permute(order).reshape(x.shape[0], -1)
 
 
-def conv_tops(x, weight, turned):
+def conv_tops(x, weight, turned, multiprocessors):
     """The launch that finds, for each sample and for each filter, the bits of the largest finite magnitude.
 
     A sample's is without rare larger ones, for pixels that do not see them must stay accurate.
@@ -194,10 +190,11 @@ def conv_tops(x, weight, turned):
     samples = conv_rows(x)
     filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
     (batch, count), (groups, rows, width) = samples.shape, filters.shape
-    # Of many numbers each program has more on their way to it.
-    x_tile = (1, min(4096 if batch * count >= 2**23 else 1024, triton.next_power_of_2(count)))
+    # Of many numbers each program has more on their way to it, and all programs run at once: a multiprocessor has five.
+    tile, most = (4096, 5 * multiprocessors) if batch * count >= 2**23 else (1024, 2048)
+    x_tile = (1, min(tile, triton.next_power_of_2(count)))
     w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, 128 if width <= 128 else 1024)
-    x_programs, x_steps = split_programs(1, batch, count, x_tile)
+    x_programs, x_steps = split_programs(1, batch, count, x_tile, most)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
     return PlannedLaunch(
         split_tops, (x_programs + w_programs,),
@@ -258,9 +255,10 @@ class SplitConvolution:
         index = tl.int32 if max(x.numel(), seen * cp, numbers) < 2**31 else tl.int64
         out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device="meta", memory_format=conv_format(x, weight))
         o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
-        bc, be = min(64, triton.next_power_of_2(cp)), 256 if total <= 256 else 1024
-        bp = 2048 // bc
-        images = math.prod(how.phases) * batch * triton.cdiv(places, bp) * triton.cdiv(cp, bc)
+        width, depth, be = triton.next_power_of_2(padded[2]), triton.next_power_of_2(cp), 256 if total <= 256 else 1024
+        bp = min(width, 2048 // min(64, depth))
+        bc = min(depth, 2048 // bp)
+        images = math.prod(how.phases) * batch * padded[0] * padded[1] * triton.cdiv(padded[2], bp) * triton.cdiv(cp, bc)
         targets = triton.cdiv(pixels, 1024)
         bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
@@ -281,7 +279,7 @@ class SplitConvolution:
         self.x_views = [((seen + more, joined * cp), (cp, 1), (64, bk)) for more in (0, behind)]
         self.w_views = [((planes * rows if lo else rows, total), (total, 1), (width, bk))
                         for width in (bn, rest or bn) for lo in (False, True)]
-        self.tops = conv_tops(x, weight, transposed)
+        self.tops = conv_tops(x, weight, transposed, count)
         self.pairs = PlannedLaunch(
             conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
             (images, targets, pixels, channels, *sizes, *full.stride(), *padded, how.octets,

@@ -24,7 +24,7 @@ def split_largest(pid, src, top, bins, done, t_batch, R, K, s_batch, s_row, s_k,
     batch = (pid // tiles // chunks).to(tl.int64)
     best = tl.zeros((BR, BK), dtype=tl.float32)
     count = tl.zeros((256,), dtype=tl.int32)
-    for step in range(STEPS):
+    for step in tl.range(STEPS, num_stages=3):
         k = (chunk * STEPS + step) * BK + tl.arange(0, BK)
         at = batch * s_batch + row.to(tl.int64)[:, None] * s_row + k.to(tl.int64)[None, :] * s_k
         size = tl.abs(tl.load(src + at, mask=(row < R)[:, None] & (k < K)[None, :], other=0.0))
@@ -213,8 +213,8 @@ def split_halves_strides(shape, k_major):
     return (whole, line, 1) if k_major else (whole, 1, line)
 
 
-def split_programs(batch, rows, K, tile):
-    """How many programs look for the largest of each row, and how many tiles each of them reads."""
+def split_programs(batch, rows, K, tile, most=2048):
+    """How many programs look for the largest of each row, about `most`, and how many tiles each of them reads."""
     groups, chunks = batch * triton.cdiv(rows, tile[0]), triton.cdiv(K, tile[1])
-    steps = max(1, chunks * groups // 2048)
+    steps = triton.cdiv(chunks * groups, most)
     return groups * triton.cdiv(chunks, steps), steps
