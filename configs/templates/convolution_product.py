@@ -38,9 +38,9 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
                pixels, w_rows, U_H: gl.constexpr, U_W: gl.constexpr, F_D: gl.constexpr, F_H: gl.constexpr,
                F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr, P_W: gl.constexpr, B_D: gl.constexpr,
                B_H: gl.constexpr, B_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr,
-               STAGES: gl.constexpr, FP8: gl.constexpr):
+               STAGES: gl.constexpr, FP8: gl.constexpr, HELD: gl.constexpr):
     # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted, of its own position of a step
-    # of F, the first B behind its beginning. In fp8 lo has two planes.
+    # of F, the first B behind its beginning. In fp8 lo has two planes. HELD filters come once, with the first tile.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile // tiles_n * 128, tile % tiles_n * (BN + REST)
@@ -52,24 +52,29 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
             row = m0 + phase * pixels + shift
             c = (chunk - group * CHUNKS) * BK
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
-            bar = full.index(slot)
-            mbarrier.expect(bar, (128 + BN + REST) * BK * 4)
+            bar, fresh, w_slot = full.index(slot), True, slot
+            if HELD > 0:
+                fresh, w_slot = tile == gl.program_id(0), chunk
+            mbarrier.expect(bar, (128 + BN + REST) * BK * 4, pred=fresh)
+            if HELD > 0:
+                mbarrier.expect(bar, 128 * BK * 4, pred=tile != gl.program_id(0))
             for part in gl.static_range(2 + 2 * FP8):
                 half, plane = part % 2, part // 2
                 to = xl_slots.index((2 * slot + half) * (1 + FP8) + plane)
                 at = row + plane * (P_D * P_H * P_W * pixels + JOINED - 1) + half * 64
                 tma.async_copy_global_to_shared(xl_desc, [at, c], bar, to)
-            tma.async_copy_global_to_shared(wh_desc, [n0, chunk * BK], bar, wh_slots.index(slot))
+            tma.async_copy_global_to_shared(wh_desc, [n0, chunk * BK], bar, wh_slots.index(w_slot), pred=fresh)
             tma.async_copy_global_to_shared(xh_desc, [row, c], bar, xh_slots.index(2 * slot))
             tma.async_copy_global_to_shared(xh_desc, [row + 64, c], bar, xh_slots.index(2 * slot + 1))
             for plane in gl.static_range(1 + FP8):
-                at, to = [n0 + plane * w_rows, chunk * BK], wl_slots.index(slot * (1 + FP8) + plane)
-                tma.async_copy_global_to_shared(wl_desc, at, bar, to)
+                at, to = [n0 + plane * w_rows, chunk * BK], wl_slots.index(w_slot * (1 + FP8) + plane)
+                tma.async_copy_global_to_shared(wl_desc, at, bar, to, pred=fresh)
             if REST > 0:
-                tma.async_copy_global_to_shared(rest_h_desc, [n0 + BN, chunk * BK], bar, rest_h_slots.index(slot))
+                to = rest_h_slots.index(w_slot)
+                tma.async_copy_global_to_shared(rest_h_desc, [n0 + BN, chunk * BK], bar, to, pred=fresh)
                 for plane in gl.static_range(1 + FP8):
-                    at, to = [n0 + BN + plane * w_rows, chunk * BK], rest_l_slots.index(slot * (1 + FP8) + plane)
-                    tma.async_copy_global_to_shared(rest_l_desc, at, bar, to)
+                    at, to = [n0 + BN + plane * w_rows, chunk * BK], rest_l_slots.index(w_slot * (1 + FP8) + plane)
+                    tma.async_copy_global_to_shared(rest_l_desc, at, bar, to, pred=fresh)
             step += 1
 
 
@@ -89,7 +94,7 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
                   top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n,
                   chunks, pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
                   INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
-                  REST: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
+                  REST: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr, HELD: gl.constexpr):
     # One of two warpgroups: 64 pixels of a tile, with BN and REST filters. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
     layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 32])
@@ -104,22 +109,23 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
         acc = gl.zeros([64, BN], gl.float32, layout)
         if REST > 0:
             acc_rest = gl.zeros([64, REST], gl.float32, rest_layout)
-        for _chunk in range(chunks):
+        for chunk in range(chunks):
             slot = step % STAGES
+            w_slot = chunk if HELD > 0 else slot
             mbarrier.wait(full.index(slot), (step // STAGES) & 1)
-            xh, wh = xh_slots.index(2 * slot + WG), wh_slots.index(slot).permute((1, 0))
+            xh, wh = xh_slots.index(2 * slot + WG), wh_slots.index(w_slot).permute((1, 0))
             if FP8:
-                acc = conv_correct(acc, xh, xl_slots, 4 * slot + 2 * WG, wh, wl_slots, 2 * slot, layout8, layout)
+                acc = conv_correct(acc, xh, xl_slots, 4 * slot + 2 * WG, wh, wl_slots, 2 * w_slot, layout8, layout)
             else:
-                xl, wl = xl_slots.index(2 * slot + WG), wl_slots.index(slot).permute((1, 0))
+                xl, wl = xl_slots.index(2 * slot + WG), wl_slots.index(w_slot).permute((1, 0))
                 acc = split_add(acc, xh, xl, wh, wl, layout)
             if REST > 0:
-                rest_h = rest_h_slots.index(slot).permute((1, 0))
+                rest_h = rest_h_slots.index(w_slot).permute((1, 0))
                 if FP8:
-                    acc_rest = conv_correct(acc_rest, xh, xl_slots, 4 * slot + 2 * WG, rest_h, rest_l_slots, 2 * slot,
+                    acc_rest = conv_correct(acc_rest, xh, xl_slots, 4 * slot + 2 * WG, rest_h, rest_l_slots, 2 * w_slot,
                                             rest_layout8, rest_layout)
                 else:
-                    rest_l = rest_l_slots.index(slot).permute((1, 0))
+                    rest_l = rest_l_slots.index(w_slot).permute((1, 0))
                     acc_rest = split_add(acc_rest, xh, xl, rest_h, rest_l, rest_layout)
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
@@ -139,24 +145,26 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
               S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
               BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr,
               F_D: gl.constexpr, F_H: gl.constexpr, F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr,
-              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr):
-    # A convolution over padded images, and what follows it, by one program for each multiprocessor.
+              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr, HELD: gl.constexpr):
+    # A convolution over padded images, and what follows it, by one program for each multiprocessor. HELD: as many chunks
+    # of filters as there are stay in shared memory; 0: they come with the pixels' chunks, for each tile.
     PLANES: gl.constexpr = 1 + FP8
+    PARTS: gl.constexpr = HELD if HELD > 0 else STAGES
     xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES * PLANES, FP8)
-    wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES * PLANES, FP8)
+    wh, wl = split_slots(wh_desc, PARTS), split_slots(wl_desc, PARTS * PLANES, FP8)
     rest_h, rest_l = wh, wl
     if REST > 0:
-        rest_h, rest_l = split_slots(rest_h_desc, STAGES), split_slots(rest_l_desc, STAGES * PLANES, FP8)
+        rest_h, rest_l = split_slots(rest_h_desc, PARTS), split_slots(rest_l_desc, PARTS * PLANES, FP8)
     full, empty = split_ring(STAGES)
     tiles_n, chunks = gl.cdiv(N, BN + REST), U_D * U_H * U_W * CHUNKS
     gl.warp_specialize([
         (conv_multiply, (0, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD)),
         (conv_multiply, (1, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD)),
         (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
                       full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, pixels, N,
-                      U_H, U_W, F_D, F_H, F_W, P_D, P_H, P_W, B_D, B_H, B_W, BN, REST, BK, STAGES, FP8)),
+                      U_H, U_W, F_D, F_H, F_W, P_D, P_H, P_W, B_D, B_H, B_W, BN, REST, BK, STAGES, FP8, HELD)),
     ], [4, 1], [240, 24])

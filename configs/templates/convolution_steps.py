@@ -4,6 +4,16 @@ def conv_chunks(numbers):
     return bk, triton.cdiv(numbers, bk)
 
 
+def conv_held(filters, columns, total, bk):
+    """Chunks of filters that stay in shared memory for all tiles of pixels, beside their ring; 0 where they do not fit.
+
+    Else each tile of 128 pixels copies them again: 64 filters of 3x3 over 64 channels are a third of its copies, and
+    copies take longer than its products.
+    """
+    fit = 4 * (columns * total + 128 * bk * CONV_STAGES) <= 229376
+    return total // bk if filters <= columns and fit else 0
+
+
 class SplitSteps:
     """How a convolution with steps reads its input: a step's positions among the channels, or in a tensor each.
 

@@ -260,6 +260,14 @@ def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
     assert idle(source, values_of(source) | {"PRODUCT_0": "0", "PRODUCT_1": "0"}) == tiles
 
 
+def test_filters_stay_in_shared_memory_where_they_fit_beside_the_pixels() -> None:
+    held = template_functions("convolution_steps", CONV_STAGES=4)["conv_held"]
+    assert held(64, 64, 576, 32) == 18  # 147456 bytes, and 65536 of pixels
+    assert held(64, 64, 704, 32) == 0
+    assert held(65, 64, 576, 32) == 0
+    assert template_functions("convolution_steps", CONV_STAGES=6)["conv_held"](64, 64, 576, 32) == 0
+
+
 @pytest.mark.parametrize(
     ("inputs", "filters", "stride", "padding"),
     [
