@@ -33,6 +33,15 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
 
 
 @gluon.jit
+def conv_slot(chunk, slot, HELD: gl.constexpr):
+    # Where a chunk of filters is: in a slot of its own, or in that of the ring.
+    if HELD > 0:
+        return gl.where(chunk < HELD, chunk, HELD + slot)
+    else:
+        return slot
+
+
+@gluon.jit
 def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_slots, xl_slots, wh_slots, wl_slots,
                rest_h_slots, rest_l_slots, full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS,
                pixels, w_rows, U_H: gl.constexpr, U_W: gl.constexpr, F_D: gl.constexpr, F_H: gl.constexpr,
@@ -40,7 +49,7 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
                B_H: gl.constexpr, B_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr,
                STAGES: gl.constexpr, FP8: gl.constexpr, HELD: gl.constexpr):
     # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted, of its own position of a step
-    # of F, the first B behind its beginning. In fp8 lo has two planes. HELD filters come once, with the first tile.
+    # of F, the first B behind its beginning. In fp8 lo has two planes. HELD chunks of filters come once, with the first tile.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile // tiles_n * 128, tile % tiles_n * (BN + REST)
@@ -52,12 +61,11 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
             row = m0 + phase * pixels + shift
             c = (chunk - group * CHUNKS) * BK
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
-            bar, fresh, w_slot = full.index(slot), True, slot
-            if HELD > 0:
-                fresh, w_slot = tile == gl.program_id(0), chunk
+            bar, w_slot = full.index(slot), conv_slot(chunk, slot, HELD)
+            fresh = (chunk >= HELD) | (tile == gl.program_id(0))
             mbarrier.expect(bar, (128 + BN + REST) * BK * 4, pred=fresh)
             if HELD > 0:
-                mbarrier.expect(bar, 128 * BK * 4, pred=tile != gl.program_id(0))
+                mbarrier.expect(bar, 128 * BK * 4, pred=~fresh)
             for part in gl.static_range(2 + 2 * FP8):
                 half, plane = part % 2, part // 2
                 to = xl_slots.index((2 * slot + half) * (1 + FP8) + plane)
@@ -111,7 +119,7 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
             acc_rest = gl.zeros([64, REST], gl.float32, rest_layout)
         for chunk in range(chunks):
             slot = step % STAGES
-            w_slot = chunk if HELD > 0 else slot
+            w_slot = conv_slot(chunk, slot, HELD)
             mbarrier.wait(full.index(slot), (step // STAGES) & 1)
             xh, wh = xh_slots.index(2 * slot + WG), wh_slots.index(w_slot).permute((1, 0))
             if FP8:
@@ -145,11 +153,10 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
               S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
               BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr,
               F_D: gl.constexpr, F_H: gl.constexpr, F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr,
-              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr, HELD: gl.constexpr):
-    # A convolution over padded images, and what follows it, by one program for each multiprocessor. HELD: as many chunks
-    # of filters as there are stay in shared memory; 0: they come with the pixels' chunks, for each tile.
+              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr, HELD: gl.constexpr, PARTS: gl.constexpr):
+    # A convolution over padded images, and what follows it, by one program for each multiprocessor. Of PARTS slots for
+    # filters the first HELD keep their chunks for all tiles.
     PLANES: gl.constexpr = 1 + FP8
-    PARTS: gl.constexpr = HELD if HELD > 0 else STAGES
     xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES * PLANES, FP8)
     wh, wl = split_slots(wh_desc, PARTS), split_slots(wl_desc, PARTS * PLANES, FP8)
     rest_h, rest_l = wh, wl

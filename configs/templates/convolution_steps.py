@@ -5,13 +5,18 @@ def conv_chunks(numbers):
 
 
 def conv_held(filters, columns, total, bk):
-    """Chunks of filters that stay in shared memory for all tiles of pixels, beside their ring; 0 where they do not fit.
+    """Chunks of filters that stay in shared memory for all tiles of pixels, and slots for all chunks of filters.
 
-    Else each tile of 128 pixels copies them again: 64 filters of 3x3 over 64 channels are a third of its copies, and
-    copies take longer than its products.
+    Else each tile of 128 pixels copies them again: 64 filters of 3x3 over 64 channels are a third of its copies, which
+    take longer than its products. Of more columns the products take longer (`split_widths`).
     """
-    fit = 4 * (columns * total + 128 * bk * CONV_STAGES) <= 229376
-    return total // bk if filters <= columns and fit else 0
+    chunks, room = total // bk, 229376 // (4 * bk) - 128 * CONV_STAGES
+    if filters > columns or columns > 160:
+        return 0, CONV_STAGES
+    if columns * chunks <= room:
+        return chunks, chunks
+    held = max(0, room // columns - CONV_STAGES)
+    return held, held + CONV_STAGES
 
 
 class SplitSteps:
