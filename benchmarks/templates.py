@@ -56,6 +56,9 @@ CONVOLUTIONS = {
     "3x3 of 10": ((10, 96, 28, 28), (128, 96, 3, 3), {"padding": (1, 1)}),
     "1x1 of 10, deep": ((10, 832, 7, 7), (384, 832, 1, 1), {}),
     "depthwise": ((16, 64, 512, 512), (64, 1, 3, 3), {"padding": (1, 1), "groups": 64}),
+    "depthwise step 2 of 10": ((10, 64, 112, 112), (64, 1, 3, 3), {"padding": (1, 1), "stride": (2, 2), "groups": 64}),
+    "depthwise 5x5 of 10": ((10, 240, 28, 28), (240, 1, 5, 5), {"padding": (2, 2), "groups": 240}),
+    "depthwise of 10, narrow": ((10, 1024, 7, 7), (1024, 1, 3, 3), {"padding": (1, 1), "groups": 1024}),
     "turned 4x4 step 2": ((16, 64, 64, 64), (64, 64, 4, 4), {"stride": (2, 2), "padding": (1, 1), "transposed": True}),
     "turned 3x7": ((8, 32, 512, 1024), (32, 32, 3, 7), {"padding": (1, 3), "transposed": True}),
     "turned 3x3x3 step 2": (

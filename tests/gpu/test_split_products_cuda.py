@@ -65,6 +65,10 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, 
     ((1, 4, 16, 17, 18), (5, 4, 3, 2, 3), {"stride": (2, 1, 1), "padding": (1, 0, 1)}),
     ((16, 64, 56, 56), (256, 64, 1, 1), {}),
     ((2, 33, 30, 31), (96, 33, 3, 3), {"padding": (1, 1)}),
+    # More tiles than multiprocessors: filters stay in shared memory, all of them or some, of one width or of two.
+    ((10, 64, 64, 63), (64, 64, 3, 3), {"padding": (1, 1)}),
+    ((10, 100, 64, 63), (120, 100, 3, 3), {"padding": (1, 1)}),
+    ((10, 32, 64, 63), (160, 32, 3, 3), {"padding": (1, 1)}),
 ]
 #: Likewise, transposed: the filters' first axis is the input's.
 TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
@@ -174,6 +178,10 @@ def test_what_is_not_finite_stays_in_its_own_rows(product: Any) -> None:
         ((2, 6, 190, 21), (12, 2, 5, 3), 3, {"stride": (2, 1), "padding": (2, 0), "dilation": (1, 2)}),
         ((1, 4, 3000), (4, 1, 5), 4, {"stride": (3,), "padding": (2,)}),
         ((1, 4, 5, 66, 70), (8, 1, 3, 3, 2), 4, {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+        ((3, 70, 7, 7), (70, 1, 5, 5), 70, {"padding": (2, 2)}),
+        ((2, 12, 57, 30), (12, 1, 3, 3), 12, {"padding": (1, 1), "stride": (2, 2)}),
+        ((1, 5, 140, 131), (5, 1, 7, 7), 5, {"padding": (3, 3)}),
+        ((2, 5, 40, 300), (5, 1, 11, 9), 5, {"padding": (5, 4)}),
     ],
 )
 def test_a_convolution_in_groups_is_as_accurate_as_fp32(
