@@ -3,6 +3,7 @@ CONV_REST = 128  # tune: 16, 32, 64, 128
 CONV_K = 32  # tune: 16, 32, 64
 CONV_STAGES = 4  # tune: 2, 3, 4, 6
 CONV_FP8 = 0  # tune: 0, 1
+CONV_SECTORS = 1  # tune: 1, 2, 0
 # tune if: (128 + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
 
 

@@ -4,6 +4,17 @@ def conv_chunks(numbers):
     return bk, triton.cdiv(numbers, bk)
 
 
+def conv_row(out, needed):
+    """Places of a padded row of `needed` numbers, of which `out` have results.
+
+    The memory writes sectors of 32 bytes, and takes several times as long for parts of them. A row that is a multiple of
+    eight longer than its results begins where sectors do, if the first one does. CONV_SECTORS 1: where it grows by at
+    most a sixteenth; 2: always.
+    """
+    whole = out + triton.cdiv(needed - out, 8) * 8
+    return whole if CONV_SECTORS == 2 or (CONV_SECTORS == 1 and 16 * whole <= 17 * needed) else needed
+
+
 def conv_held(filters, columns, total, bk):
     """Chunks of filters that stay in shared memory for all tiles of pixels, and slots for all chunks of filters.
 

@@ -248,6 +248,8 @@ class SplitConvolution:
             how = conv_steps(channels, own_taps, stride, padding, dilation)
             steps, crop, found = (1, 1, 1), (0, 0, 0), out_sizes
         padded = [count + reach for count, reach in zip(found, how.reach)]
+        if not transposed:
+            padded[2] = conv_row(found[2], padded[2])
         places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
         cp, joined, groups, bk, chunks, total = 8 * how.octets, how.joined, how.groups, how.bk, how.chunks, how.total
         pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]

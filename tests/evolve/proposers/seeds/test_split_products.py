@@ -260,6 +260,15 @@ def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
     assert idle(source, values_of(source) | {"PRODUCT_0": "0", "PRODUCT_1": "0"}) == tiles
 
 
+@pytest.mark.parametrize(
+    ("sectors", "rows"), [(0, [226, 58, 256, 56]), (1, [232, 58, 262, 56]), (2, [232, 64, 262, 56])]
+)
+def test_rows_of_pixels_begin_where_sectors_do(sectors: int, rows: list[int]) -> None:
+    cdiv = SimpleNamespace(cdiv=lambda a, b: -(-a // b))
+    row = template_functions("convolution_steps", CONV_SECTORS=sectors, triton=cdiv)["conv_row"]
+    assert [row(*size) for size in ((224, 226), (56, 58), (254, 256), (56, 56))] == rows
+
+
 def test_filters_stay_in_shared_memory_where_they_fit_beside_the_pixels() -> None:
     held = template_functions("convolution_steps", CONV_STAGES=4)["conv_held"]
     assert held(64, 64, 576, 32) == (18, 18)  # 147456 bytes, and 65536 of pixels
