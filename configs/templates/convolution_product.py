@@ -4,17 +4,17 @@ CONV_K = 32  # tune: 16, 32, 64
 CONV_STAGES = 4  # tune: 2, 3, 4, 6
 CONV_FP8 = 0  # tune: 0, 1
 CONV_SECTORS = 1  # tune: 1, 2, 0
-# tune if: (128 + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
+# tune if: (128 + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 212992
 
 
 @gluon.jit
-def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+def conv_store(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
                pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
                INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr,
-               TOP: gl.constexpr):
-    # Column n is output n % steps of a step, of filter n // steps.
-    m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
-    n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
+               FOLD: gl.constexpr, TOP: gl.constexpr):
+    # Column n is output n % steps of a step, of filter n // steps. FOLD outputs beside each other may be rows instead.
+    j = gl.arange(0, 64 * FOLD, layout=gl.SliceLayout(1, layout))
+    m, n = m0 + j // FOLD, n0 + FOLD * gl.arange(0, BN // FOLD, layout=gl.SliceLayout(0, layout))
     f, step = n // (S_D * S_H * S_W), n % (S_D * S_H * S_W)
     inverse = gl.load(inverse_ptr + m, mask=m < pixels, other=0.0)
     value = acc * (inverse[:, None] * split_inverse(top_w, f, n < N, TOP)[None, :])
@@ -22,8 +22,8 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
         value += gl.load(bias_ptr + f, mask=n < N, other=0.0)[None, :]
     at_d, at_h, at_w = step // (S_H * S_W), step // S_W % S_H, step % S_W
     at = f.to(INDEX) * o_c + at_d.to(INDEX) * o_d + at_h.to(INDEX) * o_h + at_w.to(INDEX) * o_w
-    where = gl.load(where_ptr + m, mask=m < pixels, other=0)
-    real = gl.load(real_ptr + m, mask=m < pixels, other=0)
+    where = gl.load(where_ptr + m, mask=m < pixels, other=0) + j % FOLD * o_w
+    real = gl.load(real_ptr + m, mask=m < pixels, other=0) >> j % FOLD
     kept = (n < N)[None, :] & ((real[:, None] >> step[None, :]) & 1 != 0)
     at = where[:, None] + at[None, :]
     if EPILOGUE > 0:
@@ -31,6 +31,32 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
         if gl.load(count_ptr) == 0:
             value = split_epilogue(EPILOGUE, value, e0, e1, e2, e3, at, kept, f[None, :], (n < N)[None, :])
     gl.store(out_ptr + at, value, mask=kept)
+
+
+@gluon.jit
+def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+               pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
+               INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr,
+               TOP: gl.constexpr, TURN: gl.constexpr):
+    # As the tensor cores leave them, threads of a warp have eight pixels of four filters: a sector of the memory each,
+    # where pixels begin with sectors. Else parts of two, and TURN gives a warp 32 results that lie side by side.
+    if TURN and BN > 32:
+        left, right = acc.reshape([64, 2, BN // 2]).permute((0, 2, 1)).split()
+        conv_write(left, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN // 2, TOP, TURN)
+        conv_write(right, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0,
+                   n0 + BN // 2, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN // 2,
+                   TOP, TURN)
+    elif TURN:
+        lines: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [1, 4], [0, 1])
+        if S_W == 2:
+            acc = acc.reshape([64, BN // 2, 2]).permute((0, 2, 1)).reshape([128, BN // 2])
+        conv_store(gl.convert_layout(acc, lines), top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr,
+                   e0, e1, e2, e3, m0, n0, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, lines,
+                   BN, 2 if S_W == 2 else 1, TOP)
+    else:
+        conv_store(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN, 1, TOP)
 
 
 @gluon.jit
@@ -103,7 +129,8 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
                   top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n,
                   chunks, pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
                   INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
-                  REST: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr, HELD: gl.constexpr):
+                  REST: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr, HELD: gl.constexpr,
+                  TURN: gl.constexpr):
     # One of two warpgroups: 64 pixels of a tile, with BN and REST filters. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
     layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 32])
@@ -139,11 +166,12 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
         conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
-                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN, 268 - FP8)
+                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN, 268 - FP8,
+                   TURN)
         if REST > 0:
             conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
                        m0, n0 + BN, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, rest_layout,
-                       REST, 268 - FP8)
+                       REST, 268 - FP8, TURN)
 
 
 @gluon.jit(do_not_specialize=["tiles", "pixels", "PH", "PW", "CHUNKS"],
@@ -154,7 +182,8 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
               S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
               BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr,
               F_D: gl.constexpr, F_H: gl.constexpr, F_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr,
-              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr, HELD: gl.constexpr, PARTS: gl.constexpr):
+              P_W: gl.constexpr, B_D: gl.constexpr, B_H: gl.constexpr, B_W: gl.constexpr, HELD: gl.constexpr, PARTS: gl.constexpr,
+              TURN: gl.constexpr):
     # A convolution over padded images, and what follows it, by one program for each multiprocessor. Of PARTS slots for
     # filters the first HELD keep their chunks for all tiles.
     PLANES: gl.constexpr = 1 + FP8
@@ -168,10 +197,10 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
     gl.warp_specialize([
         (conv_multiply, (0, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD, TURN)),
         (conv_multiply, (1, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8, HELD, TURN)),
         (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
                       full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, pixels, N,
                       U_H, U_W, F_D, F_H, F_W, P_D, P_H, P_W, B_D, B_H, B_W, BN, REST, BK, STAGES, FP8, HELD)),

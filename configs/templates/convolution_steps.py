@@ -21,7 +21,7 @@ def conv_held(filters, columns, total, bk):
     Else each tile of 128 pixels copies them again: 64 filters of 3x3 over 64 channels are a third of its copies, which
     take longer than its products. Of more columns the products take longer (`split_widths`).
     """
-    chunks, room = total // bk, 229376 // (4 * bk) - 128 * CONV_STAGES
+    chunks, room = total // bk, 212992 // (4 * bk) - 128 * CONV_STAGES
     if filters > columns or columns > 160:
         return 0, CONV_STAGES
     if columns * chunks <= room:

@@ -268,6 +268,8 @@ class SplitConvolution:
         others = [(n, r) for n in (128, 64, 32) for r in (n, n // 2, 0) if n <= bn and r <= CONV_REST]
         bn, rest = split_widths(row_tiles, rows, count, (bn, rest), others)
         tiles = row_tiles * triton.cdiv(rows, bn + rest)
+        # Whether eight pixels, from a multiple of eight on, are a sector of the result, for all images and filters.
+        sectors = not transposed and (padded[2] - found[2]) % 8 == o_c % 8 == (places % 8 if batch > 1 else 0) == 0
         held, parts = conv_held(rows, bn + rest, total, bk) if row_tiles > count else (0, CONV_STAGES)
         self.batch, self.filters, self.pixels = batch, filters, pixels
         self.out_shape, self.out_strides = out.shape, out.stride()
@@ -295,7 +297,7 @@ class SplitConvolution:
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
             HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, FP8=CONV_FP8,
-            HELD=held, PARTS=parts, num_warps=4,
+            HELD=held, PARTS=parts, TURN=o_strides[-1] == 1 < o_c and not sectors, num_warps=4,
             **dict(zip(("F_D", "F_H", "F_W", "P_D", "P_H", "P_W", "B_D", "B_H", "B_W"),
                        (*how.step, *how.phases, *how.first))))
         self.spread = PlannedLaunch(
