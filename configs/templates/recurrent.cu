@@ -1,11 +1,11 @@
-// GRU or LSTM layers in one launch. A cell (one layer, one direction) is a cluster of 16 blocks, which keep its weights in
-// registers and exchange the new state through each other's shared memory. Layers follow each other as a wave: a layer
-// works on step t while the next one works on an earlier step.
+// GRU or LSTM layers in one launch. A cell (one layer, one direction, some sequences) is a cluster of 16 blocks, which keep
+// its weights in registers and exchange the new state through each other's shared memory. Layers follow each other as a
+// wave: a layer works on step t while the next one works on an earlier step.
 #include <cstdint>
 #include <cuda_runtime.h>
 
 CONSTANTS
-// GATES: 3 (GRU: r, z, n) or 4 (LSTM: i, f, g, o); H: numbers of a state; B: batch; SLOTS: inputs that are fetched ahead;
+// GATES: 3 (GRU: r, z, n) or 4 (LSTM: i, f, g, o); H: numbers of a state; B: most sequences; SLOTS: inputs fetched ahead;
 // MOST: cells of a launch.
 constexpr int RANKS = 16, UNITS = H / RANKS, CHUNKS = H / 64;  // units of a block; float4 of a row of weights for a lane
 constexpr int COMPUTE = UNITS / 2;                             // warps that compute: a half warp for each unit
@@ -22,7 +22,7 @@ struct Cell {
   const unsigned* before;  // [rank]: steps that the layer before has written; null of a first layer
   unsigned* done;          // the same of this one; null of a last layer
   const float* source;     // its sequence
-  long long projected_step, projected_batch, out_step, out_batch, reverse;
+  long long projected_step, projected_batch, out_step, out_batch, reverse, batch;   // batch: its sequences, at most B
 };
 struct Cells { Cell cell[MOST]; };
 
@@ -82,7 +82,7 @@ template <int HALF>
 __device__ __forceinline__ void add_lanes(float (&p)[16], int lane) {
   const bool upper = lane & HALF;
 #pragma unroll
-  for (int b = 0; b < HALF; b++) {
+  for (int b = 0; b < (HALF < B ? HALF : B); b++) {  // the others are zeros
     const float kept = upper ? p[b + HALF] : p[b], sent = upper ? p[b] : p[b + HALF];
     p[b] = kept + __shfl_xor_sync(0xffffffff, sent, HALF);
   }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void step_of(const float* in, const float* hidden, fl
 __device__ void compute(const Cell& cell, Shared& s, int steps) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 16, own = 2 * warp + threadIdx.x % 32 / 16;
   const int unit = rank() * UNITS + own, b = lane;
-  const bool real = b < B, first = cell.projected != nullptr;
+  const bool real = b < cell.batch, first = cell.projected != nullptr;
   // Those of the state are in registers; those of the input, which nothing waits for, in shared memory.
   float4 kept[GATES][CHUNKS], *own_weights = s.weights + own * GATES * CHUNKS * 16 + lane;
 #pragma unroll
@@ -188,7 +188,7 @@ __device__ void compute(const Cell& cell, Shared& s, int steps) {
       hidden[gate] += b_hh[gate];
     }
     step_of(in, hidden, h, c);
-    if (real) s.part[step & 1][b * UNITS + own] = h;
+    if (b < B) s.part[step & 1][b * UNITS + own] = h;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(&s.staged[step & 1]);
@@ -212,7 +212,7 @@ __device__ void give(const Cell& cell, Shared& s, int steps) {
       const float4 v = *reinterpret_cast<const float4*>(s.part[turn] + 4 * i);
       const int b = 4 * i / UNITS, u = 4 * i % UNITS;
       if (cell.sequence) *reinterpret_cast<float4*>(cell.sequence + (static_cast<long long>(step) * RANKS + rank()) * PART + 4 * i) = v;
-      if (cell.out)
+      if (cell.out && b < cell.batch)
         *reinterpret_cast<float4*>(cell.out + there * cell.out_step + b * cell.out_batch + rank() * UNITS + u) = v;
     }
     if (cell.done) {
@@ -256,7 +256,7 @@ __global__ void __cluster_dims__(RANKS, 1, 1) __launch_bounds__(32 * (COMPUTE + 
   }
   for (int i = threadIdx.x; i < B * H; i += blockDim.x) {
     const int b = i / H, k = i % H;
-    s.state[1][k / UNITS * PITCH + b * UNITS + k % UNITS] = cell.h0[i];
+    s.state[1][k / UNITS * PITCH + b * UNITS + k % UNITS] = b < cell.batch ? cell.h0[i] : 0.0f;
   }
   cluster_sync();
   const int warp = threadIdx.x / 32;

@@ -8,6 +8,7 @@ import torch
 from torch.utils import cpp_extension
 
 RECURRENT_SLOTS = 4  # tune: 4, 2, 8
+RECURRENT_GROUPS = 8  # tune: 8, 2, 1
 RECURRENT_SOURCE = r"""
 @recurrent.cu@"""
 RECURRENT_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
@@ -18,7 +19,7 @@ class RecurrentCell(ctypes.Structure):
     """As `Cell` in the source: one direction of one layer."""
 
     pointers = ("w_ih", "w_hh", "b_ih", "b_hh", "h0", "c0", "projected", "sequence", "out", "hn", "cn", "before", "done", "source")
-    numbers = ("projected_step", "projected_batch", "out_step", "out_batch", "reverse")
+    numbers = ("projected_step", "projected_batch", "out_step", "out_batch", "reverse", "batch")
     _fields_ = [*((name, ctypes.c_void_p) for name in pointers), *((name, ctypes.c_longlong) for name in numbers)]
 
     def place(self, **tensors):
@@ -40,6 +41,22 @@ def recurrent_cells(library, device):
         return library.recurrent_cells()
 
 
+@functools.cache
+def recurrent_plan(gates, hidden, batch, layers, device):
+    """The library, how many of so many layers it computes at the same time, and sequences of a cell; None where none.
+
+    Cells share the sequences of a layer where the device has room for more: a step waits for the products of fewer.
+    """
+    groups = min(RECURRENT_GROUPS, max(1, RECURRENT_MOST // layers), batch)
+    while True:
+        each = -(-batch // groups)
+        library = recurrent_library(gates, hidden, each)
+        cells, groups = recurrent_cells(library, device), -(-batch // each)
+        if cells >= layers * groups or groups == 1:
+            return (library, min(cells, layers), each) if cells else None
+        groups = max(1, cells // layers)
+
+
 def joined(parts):
     return None if parts[0] is None else torch.cat(parts)
 
@@ -53,14 +70,16 @@ class Recurrent:
 
     @torch.no_grad()
     def forward(self, input, hx=None):
-        gates = self.weight_hh_l0.shape[0] // self.hidden_size
-        library = recurrent_library(gates, self.hidden_size, self.batch_of(input)) if self.fits(input) else None
-        if library is None or not recurrent_cells(library, input.device):
+        gates, plan = self.weight_hh_l0.shape[0] // self.hidden_size, None
+        if self.fits(input):
+            together = 2 if self.bidirectional else self.num_layers
+            plan = recurrent_plan(gates, self.hidden_size, self.batch_of(input), together, input.device)
+        if plan is None:
             return super().forward(input, hx)
         states = (hx,) if isinstance(hx, torch.Tensor) else hx or ()
         for state in states:
             self.check_hidden_size(state, self.get_expected_hidden_size(input, None))
-        out, *last = self.computed(gates, input, *states)
+        out, *last = self.computed(plan, gates, input, *states)
         return out, last[0] if gates == 3 else tuple(last)
 
     def batch_of(self, x):
@@ -75,52 +94,57 @@ class Recurrent:
                 and self.hidden_size % 64 == 0 and self.hidden_size <= 256 and not self.proj_size
                 and not (self.training and self.dropout) and all(one.data_ptr() % 16 == 0 for one in self._flat_weights))
 
-    def computed(self, gates, x, h0=None, c0=None):
+    def computed(self, plan, gates, x, h0=None, c0=None):
         """The sequence that the last layer makes, and the last states of all layers: h and, of LSTMs only, c."""
         x = x.transpose(0, 1) if self.batch_first else x
         batch, hidden, ways = x.shape[1], self.hidden_size, 2 if self.bidirectional else 1
         names = [f"_l{layer}{way}" for layer in range(self.num_layers) for way in ("", "_reverse")[:ways]]
         weights = [[getattr(self, f"{kind}{name}", None) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
                    for name in names]
-        library = recurrent_library(gates, hidden, batch)
-        together = ways if ways > 1 else recurrent_cells(library, x.device)
+        library, together, each = plan
+        together = ways if ways > 1 else together
         shape = (len(names), batch, hidden)
         states = [x.new_zeros(shape) if one is None else one.contiguous() for one in (h0, c0)[: gates - 2]]
         last = [x.new_empty(shape) for _ in states]
         for first in range(0, len(names), together):
             here = slice(first, first + together)
             parts = [[one[here] for one in kind] for kind in (states, last)]
-            x = self.launched(library, gates, x, weights[here], *parts)
+            x = self.launched(library, each, gates, x, weights[here], *parts)
         return x.transpose(0, 1) if self.batch_first else x, *last
 
-    def launched(self, library, gates, x, weights, states, last):
-        """The sequence that these layers make, or both directions of one."""
+    def launched(self, library, each, gates, x, weights, states, last):
+        """The sequence that these layers make, or both directions of one; a cell has some of the sequences."""
         (steps, batch, _), hidden, count = x.shape, self.hidden_size, len(weights)
         ways = 2 if self.bidirectional else 1
         weight, _, bias, _ = weights[0] if ways == 1 else map(joined, zip(*weights))
         projected = torch.nn.functional.linear(x, weight, bias)
         out = x.new_empty(steps, batch, ways * hidden)
-        sequences = x.new_empty(0 if ways > 1 else count - 1, steps * batch * hidden)
-        done = torch.zeros(count, 16, device=x.device, dtype=torch.int32)
+        groups = [slice(first, min(first + each, batch)) for first in range(0, batch, each)]
+        made = [(layer, group) for layer in range(count) for group in range(len(groups))]
+        sequences = x.new_empty(0 if ways > 1 else len(made) - len(groups), steps * each * hidden)
+        done = torch.zeros(len(made), 16, device=x.device, dtype=torch.int32)
         cells = (RecurrentCell * RECURRENT_MOST)()
-        for i, (cell, (w_ih, w_hh, b_ih, b_hh)) in enumerate(zip(cells, weights)):
-            cell.place(w_ih=w_ih, w_hh=w_hh, b_ih=b_ih, b_hh=b_hh, h0=states[0][i], hn=last[0][i])
+        for i, (cell, (layer, group)) in enumerate(zip(cells, made)):
+            here, before = groups[group], i - len(groups)
+            w_ih, w_hh, b_ih, b_hh = weights[layer]
+            cell.place(w_ih=w_ih, w_hh=w_hh, b_ih=b_ih, b_hh=b_hh, h0=states[0][layer][here], hn=last[0][layer][here])
+            cell.batch = here.stop - here.start
             if gates == 4:
-                cell.place(c0=states[1][i], cn=last[1][i])
-            if i < ways:
-                cell.place(projected=projected[..., i * gates * hidden :])
+                cell.place(c0=states[1][layer][here], cn=last[1][layer][here])
+            if layer < ways:
+                cell.place(projected=projected[:, here, layer * gates * hidden :])
                 cell.projected_step, cell.projected_batch = projected.stride()[:2]
-                cell.reverse = i
+                cell.reverse = layer
             else:
-                cell.place(source=sequences[i - 1], before=done[i - 1])
-            if ways > 1 or i == count - 1:
-                cell.place(out=out[..., i * hidden :] if ways > 1 else out)
+                cell.place(source=sequences[before], before=done[before])
+            if ways > 1 or layer == count - 1:
+                cell.place(out=out[:, here, layer * hidden :] if ways > 1 else out[:, here])
                 cell.out_step, cell.out_batch = out.stride()[:2]
             else:
                 cell.place(sequence=sequences[i], done=done[i])
         with torch.cuda.device(x.device):
             stream = torch.cuda.current_stream().cuda_stream
-            if status := library.recurrent(ctypes.byref(cells), count, steps, stream):
+            if status := library.recurrent(ctypes.byref(cells), len(made), steps, stream):
                 raise RuntimeError(f"recurrent layers: CUDA error {status}")
         return out
 

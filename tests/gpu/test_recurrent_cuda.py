@@ -36,11 +36,10 @@ LAYERS: list[tuple[int, int, int, int, int, dict[str, bool]]] = [
 ]
 
 
-@pytest.fixture(params=["4", "2"])
+@pytest.fixture(params=[{}, {"RECURRENT_SLOTS": "2", "RECURRENT_GROUPS": "1"}], ids=["as declared", "one group"])
 def module(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     text = "\n\n".join(map(template, ("recurrent", "cuda_library")))
-    text = with_values(text, {"RECURRENT_SLOTS": request.param})
-    return imported(text, tmp_path, "recurrent")
+    return imported(with_values(text, request.param), tmp_path, "recurrent")
 
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
@@ -62,7 +61,9 @@ def test_it_is_as_accurate_as_fp32(
     with torch.no_grad():
         found, wanted = layer(x, hx), truth(x.double(), wide_hx)
     assert layer.fits(x), "it is computed by the kernel"
-    assert module.recurrent_library(3 if kind == "GRU" else 4, hidden, batch).recurrent_cells()
+    together = 2 if layer.bidirectional else count
+    _, _, each = module.recurrent_plan(3 if kind == "GRU" else 4, hidden, batch, together, x.device)
+    assert each == batch if module.RECURRENT_GROUPS == 1 or together > 4 else each < batch or batch == 1
     pairs = [(found[0], wanted[0])]
     pairs += [(found[1], wanted[1])] if kind == "GRU" else zip(found[1], wanted[1], strict=True)
     for one, right in pairs:

@@ -44,7 +44,7 @@ def test_its_layers_are_the_templates_and_torchs_where_no_kernel_can_be() -> Non
     source = with_recurrent_layers(PROBLEM)
     assert source is not None
     assert source.startswith("from __future__ import annotations\n")
-    assert [one.name for one in declared(source)] == ["RECURRENT_SLOTS"]
+    assert [one.name for one in declared(source)] == ["RECURRENT_SLOTS", "RECURRENT_GROUPS"]
     assert Kernel.from_source(source).backend is Backend.CUDA
     for expected in ("RecurrentGRU(size, size, num", "RecurrentLSTM(size, size, bi", "RecurrentLSTM(size, size)\n"):
         assert expected in source
