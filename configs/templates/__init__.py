@@ -15,8 +15,8 @@ take longest: each is one (`fused_small.py`). So is a product of few rows, whose
 (`skinny_product.py`, `fused_skinny.py`). `row_statistics.py` has norms and softmax of long rows, each of which several
 programs hold in their registers. `split_attention.py` has attention, by the kernels of `attention_pairs.py` and
 `attention_tiles.py`. `graph_replay.py` makes one launch of the many of torch.compile's code, with templates or without.
-`recurrent.py` needs none of these: modules in the place of torch.nn's GRU and LSTM, in CUDA C++. `cuda_library.py`
-loads what is in that, and `cuda_convolution.py` calls convolutions in it.
+`recurrent.py` has modules in the place of torch.nn's GRU and LSTM, in CUDA C++, and needs `split_products.py` for what
+no step waits for. `cuda_library.py` loads what is in CUDA C++, and `cuda_convolution.py` calls convolutions in it.
 """
 
 import re

@@ -1,14 +1,7 @@
-import ctypes
-import functools
-import hashlib
-import os
-from pathlib import Path
-
-import torch
-from torch.utils import cpp_extension
-
 RECURRENT_SLOTS = 4  # tune: 4, 2, 8
 RECURRENT_GROUPS = 8  # tune: 8, 2, 1
+RECURRENT_SPLIT = 1  # tune: 1, 0
+# tune SPLIT_N, SPLIT_K, SPLIT_STAGES, SPLIT_GROUP, SPLIT_FP8 if: RECURRENT_SPLIT
 RECURRENT_SOURCE = r"""
 @recurrent.cu@"""
 RECURRENT_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
@@ -57,6 +50,19 @@ def recurrent_plan(gates, hidden, batch, layers, device):
         groups = max(1, cells // layers)
 
 
+def recurrent_product(x, weight, bias):
+    """x [steps, sequences, numbers] times the weights of all gates, which no step waits for; large ones on pairs."""
+    rows, columns = x.shape[0] * x.shape[1], weight.shape[0]
+    if not RECURRENT_SPLIT or rows * columns * x.shape[2] < 2**31:
+        return torch.nn.functional.linear(x, weight, bias)
+    out = x.new_empty(rows, columns)
+    if bias is None:
+        split_mm(x.reshape(rows, -1), weight.t(), out=out)
+    else:
+        split_addmm(bias, x.reshape(rows, -1), weight.t(), out=out)
+    return out.view(*x.shape[:2], columns)
+
+
 def joined(parts):
     return None if parts[0] is None else torch.cat(parts)
 
@@ -64,8 +70,8 @@ def joined(parts):
 class Recurrent:
     """The layers of torch's module in one launch, both directions of a layer in one; where it cannot be, as torch does.
 
-    The products of the first layer with its inputs are a product of their own, those of the others are computed where
-    they are needed. Sums are of fp32.
+    The products of a launch's first layer with its inputs are a product of their own, those of the others are computed
+    where they are needed. Sums are of fp32.
     """
 
     @torch.no_grad()
@@ -117,7 +123,7 @@ class Recurrent:
         (steps, batch, _), hidden, count = x.shape, self.hidden_size, len(weights)
         ways = 2 if self.bidirectional else 1
         weight, _, bias, _ = weights[0] if ways == 1 else map(joined, zip(*weights))
-        projected = torch.nn.functional.linear(x, weight, bias)
+        projected = recurrent_product(x, weight, bias)
         out = x.new_empty(steps, batch, ways * hidden)
         groups = [slice(first, min(first + each, batch)) for first in range(0, batch, each)]
         made = [(layer, group) for layer in range(count) for group in range(len(groups))]

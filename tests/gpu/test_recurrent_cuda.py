@@ -33,12 +33,14 @@ LAYERS: list[tuple[int, int, int, int, int, dict[str, bool]]] = [
     (20, 16, 64, 64, 2, {"bidirectional": True}),
     (700, 12, 64, 256, 6, {}),
     (50, 4, 64, 128, 19, {}),
+    (512, 10, 512, 256, 1, {"bidirectional": True}),  # its products with inputs are on pairs
 ]
 
 
 @pytest.fixture(params=[{}, {"RECURRENT_SLOTS": "2", "RECURRENT_GROUPS": "1"}], ids=["as declared", "one group"])
 def module(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("recurrent", "cuda_library")))
+    names = ("imports", "no_epilogue", "split_pairs", "split_products", "cuda_library", "recurrent")
+    text = "\n\n".join(map(template, names))
     return imported(with_values(text, request.param), tmp_path, "recurrent")
 
 

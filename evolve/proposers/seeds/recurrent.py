@@ -8,7 +8,9 @@ import ast
 from kbevolve.configs.reference import as_model_new, replaced, without_head
 from kbevolve.configs.syntax import parse
 from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.reachable import names_in, without_unused
 
+_TEMPLATES = ("imports", "no_epilogue", "split_pairs", "split_products", "cuda_library", "recurrent")
 #: The modules of torch.nn that the template has as ``Recurrent`` and this name.
 _LAYERS = ("GRU", "LSTM")
 
@@ -23,8 +25,8 @@ def with_recurrent_layers(source: str) -> str | None:
     changed = _with_own_layers(reference)
     if changed == reference:
         return None
-    parts = (future + template("recurrent"), template("cuda_library"), changed)
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    templates = "\n\n\n".join(template(name).strip("\n") for name in _TEMPLATES)
+    return f"{future}{without_unused(templates, names_in(changed))}\n\n\n{changed.strip(chr(10))}\n"
 
 
 def _with_own_layers(source: str) -> str:

@@ -1,13 +1,17 @@
 """Recurrent layers of the reference become those of the template, which are torch's own where no kernel can be."""
 
+import re
+import sys
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
 from kbevolve.archive.records import Backend, Kernel
 from kbevolve.evolve.proposers.seeds.recurrent import with_recurrent_layers
-from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.proposers.tuning.constraints import idle
+from kbevolve.evolve.proposers.tuning.tunables import declared, values_of
 
 PROBLEM = '''"""Two recurrent layers, an ä before each."""
 
@@ -40,14 +44,18 @@ def get_init_inputs():
 '''
 
 
-def test_its_layers_are_the_templates_and_torchs_where_no_kernel_can_be() -> None:
+def test_its_layers_are_the_templates_and_torchs_where_no_kernel_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     source = with_recurrent_layers(PROBLEM)
     assert source is not None
     assert source.startswith("from __future__ import annotations\n")
-    assert [one.name for one in declared(source)] == ["RECURRENT_SLOTS", "RECURRENT_GROUPS"]
-    assert Kernel.from_source(source).backend is Backend.CUDA
+    tunables = {one.name for one in declared(source)}
+    assert {"SPLIT_N", "RECURRENT_SLOTS", "RECURRENT_GROUPS", "RECURRENT_SPLIT"} <= tunables
+    assert "SPLIT_N" in idle(source, values_of(source) | {"RECURRENT_SPLIT": "0"})
+    assert Kernel.from_source(source).backend is Backend.TRITON
     for expected in ("RecurrentGRU(size, size, num", "RecurrentLSTM(size, size, bi", "RecurrentLSTM(size, size)\n"):
         assert expected in source
+    for name in re.findall(r"^(?:import|from) (triton[.\w]*)", source, re.M):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
     names: dict[str, Any] = {}
     exec(compile(source, "kernel.py", "exec"), names)
     exec(compile(PROBLEM, "problem.py", "exec"), names)
