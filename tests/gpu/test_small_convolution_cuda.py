@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "small tiles": {"SMALL_F": "32", "SMALL_STAGES": "4"},
     "wide tiles": {"SMALL_F": "128"},
     "long tiles": {"SMALL_P": "128", "SMALL_STAGES": "2"},
+    "one group": {"SMALL_GROUPS": "1"},
 }
 #: Input, filters, and what differs from a step of 1 without padding: those of few channels, and of GoogleNet.
 ALL = [
@@ -42,6 +43,7 @@ ALL = [
     ((10, 96, 28, 28), (128, 96, 3, 3), {"padding": (1, 1)}),
     ((10, 832, 7, 7), (384, 832, 1, 1), {}),
     ((1, 17, 5, 5), (2, 17, 5, 5), {}),
+    ((3, 300, 9, 8), (40, 300, 1, 1), {}),
 ]
 
 

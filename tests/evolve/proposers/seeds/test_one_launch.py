@@ -1,11 +1,13 @@
 """Small convolutions and products of few rows: which have a template of their own, and which begin with it."""
 
 import ast
+from unittest.mock import MagicMock
 
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.constraints import idle
 from kbevolve.evolve.proposers.tuning.tunables import values_of
+from tests.evolve.proposers.seeds.template_functions import template_functions
 
 
 def _templated(*lines: str) -> str:
@@ -111,3 +113,10 @@ def test_what_follows_a_product_of_few_rows_is_computed_with_it() -> None:
     source = _templated("import torch", known, f"found = {call}")
     assert "fused_skinny if PRODUCT_0 == 2 else fused_product if PRODUCT_0 else fused_product_by_library" in source
     assert template("fused_skinny").strip("\n") in source
+
+
+def test_long_sums_of_few_programs_have_two_groups_of_warps() -> None:
+    given = {"SMALL_STAGES": 3, "SMALL_GROUPS": 2, "gluon": MagicMock(), "gl": MagicMock()}
+    groups = template_functions("small_convolution", **given)["small_groups"]
+    assert groups(64, 64, 832, 96, 132) == 2
+    assert groups(64, 64, 255, 96, 132) == groups(64, 64, 832, 133, 132) == groups(128, 128, 832, 96, 132) == 1
