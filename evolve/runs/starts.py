@@ -10,6 +10,7 @@ from kbevolve.evaluators.graph.records import UntraceableError
 from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
+from kbevolve.evolve.proposers.seeds.inductor import CONVOLUTION
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.recurrent import with_recurrent_layers
 from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
@@ -131,9 +132,11 @@ def _from_inductor(
         if templates:
             if process.failure:
                 say(f"a starting kernel with templates is missing: {process.failure}")
-            source = process.for_templates() or source
-            texts[WITH_TEMPLATES] = with_split_products(source) or ""
+            changed = process.for_templates() or source
+            texts[WITH_TEMPLATES] = with_split_products(changed) or ""
             texts[FUSED_WITH_TEMPLATES] = with_split_products(process.fused() or "") or ""
+            if CONVOLUTION not in changed:  # a library's have its favourite layout in torch.compile's own code only
+                source = changed
         if on_gpu and not any(map(texts.get, (WITH_TEMPLATES, FUSED_WITH_TEMPLATES))):
             texts[TUNABLE_KERNELS] = with_tunable_kernels(source) or ""
     except InductorError as error:

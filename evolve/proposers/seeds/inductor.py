@@ -35,7 +35,7 @@ from kbevolve.evolve.proposers.seeds.inductor_file import CannotWrapError, Captu
 KERNEL, FOR_TEMPLATES, FUSED = "kernel.py", "for_templates.py", "fused.py"
 
 #: A library's convolution in generated code.
-_CONVOLUTION = "extern_kernels.convolution("
+CONVOLUTION = "extern_kernels.convolution("
 
 
 class GeneratedError(Exception):
@@ -104,7 +104,7 @@ def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Itera
 
     yield KERNEL, captured(codes[0])
     if templates:
-        with_convolutions = _CONVOLUTION in codes[0]
+        with_convolutions = CONVOLUTION in codes[0]
         for name, code, before in _for_templates(*graphs[0], with_convolutions=with_convolutions):
             yield name, captured(code, before)
 

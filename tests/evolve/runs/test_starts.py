@@ -123,6 +123,24 @@ def test_torch_compiles_own_kernels_are_tuned_where_no_template_is(
         assert [one.name for one in declared(starts[TUNABLE_KERNELS])] == ["KERNEL_0_XBLOCK", "KERNEL_0_WARPS"]
 
 
+@pytest.mark.parametrize("convolution", ["", "extern_kernels.convolution(a, b, groups=2, bias=None)\n"])
+def test_kernels_that_take_the_place_of_products_are_tuned(
+    convolution: str, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum for a product with one column; but a library's convolution keeps the layout that torch.compile gives it."""
+    generated = kernel_of_inductor("pointwise", {"x": 4096}, ("XBLOCK",))
+    plain = f"import torch\n{generated}\nextern_kernels.mm(a, b, out=c)\n{convolution}class ModelNew: ...\n"
+    sums = plain.replace("extern_kernels.mm(a, b, out=c)\n", "sums = None\n")
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: plain)
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.for_templates", lambda self: sums)
+    device = replace(context.device, type="cuda", fingerprint="cuda/NVIDIA X/sm_90/torch 2.13")
+    with inductor_starts(replace(context, device=device), [], None, print) as starts:
+        assert starts is not None
+        found = {start.note: start.kernel.source for start in starts()}
+    assert WITH_TEMPLATES not in found
+    assert ("sums = None" in found[TUNABLE_KERNELS]) == (not convolution)
+
+
 REFERENCE = """import torch
 
 

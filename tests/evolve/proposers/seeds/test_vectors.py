@@ -1,5 +1,6 @@
 """Products of a large matrix and one column become sums, which Inductor writes a kernel for."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -96,5 +97,5 @@ def test_inductors_code_has_no_product_left(tmp_path: Any) -> None:
         plain, changed = process.source(), process.for_templates() or ""
     assert "extern_kernels.mm(" in plain
     assert "ModelNew" in changed
-    assert "extern_kernels" not in changed.split("class ModelNew")[0].split("async_compile.wait")[-1]
+    assert not re.search(r"extern_kernels\.\w+\(", changed)
     assert with_split_products(changed) is None
